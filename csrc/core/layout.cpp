@@ -7,7 +7,9 @@
 
 namespace wisp {
 
-void refuse_size(int64_t a, char sign, int64_t b) { throw RuntimeError("a size of ", a, " ", sign, " ", b, " does not fit into 64 bits"); }
+void refuse_size(int64_t a, char sign, int64_t b) {
+    throw RuntimeError("Storage size calculation overflowed: a size of ", a, " ", sign, " ", b, " does not fit into 64 bits");
+}
 
 int64_t product(const Dims& sizes) {
     int64_t n = 1;
@@ -15,7 +17,7 @@ int64_t product(const Dims& sizes) {
         if (__builtin_mul_overflow(n, s, &n)) {
             for (int64_t z : sizes)
                 if (z == 0) return 0;
-            throw RuntimeError("a tensor of shape ", sizes, " has too many elements to be addressed");
+            throw RuntimeError("Storage size calculation overflowed: a tensor of shape ", sizes, " has too many elements to be addressed");
         }
     return n;
 }

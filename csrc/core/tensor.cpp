@@ -112,7 +112,8 @@ Tensor empty(const Dims& sizes, DType dtype, Device device) {
         if (s < 0) throw RuntimeError("Trying to create tensor with negative dimension ", s, ": ", sizes);
         if (__builtin_mul_overflow(n, s, &n)) n = product(sizes);
     }
-    if (n > INT64_MAX / 16) throw RuntimeError("a tensor of shape ", sizes, " is too large to be addressed");
+    if (n > INT64_MAX / 16)
+        throw RuntimeError("Storage size calculation overflowed: a tensor of shape ", sizes, " is too large to be addressed");
     const size_t bytes = size_t(n * item_size(dtype));
     Tensor t = make(device == Device{} ? Storage::make(bytes) : Storage::make(bytes, device), dtype);
     TensorObject* o = t.get();

@@ -160,7 +160,11 @@ Tensor linspace(const Arg& start_, const Arg& end_, int64_t steps, std::optional
 }
 
 Tensor logspace(const Arg& start, const Arg& end, int64_t steps, double base, std::optional<DType> dtype, bool requires_grad) {
-    const DType d = dtype.value_or(default_dtype());
+    auto is_complex_end = [](const Arg& a) { return a.tensor ? is_complex(a.tensor->dtype()) : a.number.is_complex(); };
+    const bool complex = is_complex_end(start) || is_complex_end(end);
+    const DType d = dtype.value_or(complex ? complex_of(default_dtype()) : default_dtype());
+    if (complex && !is_complex(d))
+        throw RuntimeError("torch.logspace(): inferred dtype ", complex_of(default_dtype()), " can't be safely cast to passed dtype ", d);
     const DType wide = is_complex(d) ? DType::c128 : DType::f64;
     if (is_integral(d)) {  // whole ends and base, and a step of single precision
         const double a = double((start.tensor ? item(*start.tensor) : start.number).to_int());
@@ -187,13 +191,17 @@ Tensor eye(int64_t n, std::optional<int64_t> m_, std::optional<DType> dtype, boo
     return finish(t, requires_grad);
 }
 
-Tensor complex_of_parts(const Tensor& re, const Tensor& im) {
-    if (re.dtype() != im.dtype())
-        throw RuntimeError("Expected object of scalar type ", type_name(re.dtype()), " but got scalar type ", type_name(im.dtype()),
-                           " for second argument");
+void check_parts(const Tensor& re, const Tensor& im) {
     if (re.dtype() != DType::f32 && re.dtype() != DType::f64)
         throw RuntimeError("Expected both inputs to be Half, Float or Double tensors but got ", type_name(re.dtype()), " and ",
                            type_name(im.dtype()));
+    if (re.dtype() != im.dtype())
+        throw RuntimeError("Expected object of scalar type ", type_name(re.dtype()), " but got scalar type ", type_name(im.dtype()),
+                           " for second argument");
+}
+
+Tensor complex_of_parts(const Tensor& re, const Tensor& im) {
+    check_parts(re, im);
     const Dims sizes = broadcast(re.sizes(), im.sizes());
     Tensor y;
     {
@@ -354,6 +362,9 @@ const Operators operators = {
     {"range(Number start=0, Number end=0, Number step=1, *, dtype? dtype=None, any layout=None, device? device=None, bool "
      "requires_grad=False, Tensor? out=None)",
      [](Scalar a, Scalar e, Scalar s, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg) {
+         warn(
+             "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range "
+             "builtin. Instead, use torch.arange, which produces values in [start, end).");
          const double last = a.to_double() + std::floor((e.to_double() - a.to_double()) / s.to_double()) * s.to_double();
          return counted(dev, rg, [&] {
              return arange(Scalar(a.to_double()), Scalar(last + s.to_double() * 0.5), Scalar(s.to_double()), d.value_or(default_dtype()),
@@ -406,8 +417,9 @@ const Operators operators = {
      R"(Complex numbers from their real and imaginary parts.
         >>> wisp.complex(wisp.tensor([1.0]), wisp.tensor([2.0]))
         tensor([1.+2.j]))"},
-    {"polar(Tensor abs, Tensor angle, *, Tensor? out=None)",
+    {"polar(Tensor abs, Tensor angle, *, Tensor!? out=None)",
      [](const Tensor& r, const Tensor& a) {
+         check_parts(r, a);
          return whole("PolarBackward0", {r, a}, [&] { return complex_of_parts(r * cos(a), r * sin(a)); });
      },
      function | cpu_float32,

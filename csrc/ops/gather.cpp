@@ -48,6 +48,14 @@ void check_apart(const Tensor& self, const Tensor& other, const char* name) {
         name, ")");
 }
 
+bool warn_repeated(const Tensor& self, const char* name) {
+    if (!self.is_contiguous() && self.numel() > 1 && self.layout().may_overlap_itself())
+        warn(str("Use of ", name,
+                 " on expanded tensors is deprecated. Please clone() the tensor before performing this operation. "
+                 "This also applies to advanced indexing e.g. tensor[indices] = tensor"));
+    return true;
+}
+
 void check_fits(const Scalar& value, DType dtype) {
     if (!is_integral(dtype) || dtype == DType::boolean || value.is_complex()) return;
     const int bits = int(8 * item_size(dtype));
@@ -407,9 +415,12 @@ static void check_source(const char* name, const Tensor& x, int64_t dim, const T
     if (source.dim() != x.dim())
         throw RuntimeError(name, "(): source of shape ", source.sizes(), " must have as many dimensions as self of shape ", x.sizes());
     for (int64_t i = 0; i < x.dim(); i++) {
-        if (i == dim && source.size(i) != index.numel())
-            throw IndexError(name, "(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", source.size(i),
-                             "), for dim: ", dim);
+        if (i == dim && source.size(i) != index.numel()) {
+            const std::string text = str(name, "(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (",
+                                         source.size(i), "), for dim: ", dim);
+            if (std::strcmp(name, "index_add") == 0) throw RuntimeError(text);  // as PyTorch has it
+            throw IndexError(text);
+        }
         if (i != dim && source.size(i) != x.size(i))
             throw RuntimeError(name, "(): Source/destination tensor must have same slice shapes. Destination slice shape: ", x.sizes(),
                                " at dimension ", dim, " and source slice shape: ", source.sizes(), " at dimension ", dim, ".");
@@ -483,7 +494,8 @@ static Tensor index_fill_any(const Tensor& x, int64_t dim, const Tensor& given, 
             const int64_t n = bw.grad().dim() ? bw.grad().size(dim) : 1;
             const Tensor named = index_fill(zeros({n}, DType::boolean), 0, index, Scalar(true));
             bw.set(1, sum(index_select(bw.grad(), dim, reshape(nonzero(named), {-1}))));
-        });
+        },
+        true);
 }
 Tensor index_fill(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
     return index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), false, true);
@@ -497,6 +509,8 @@ static Tensor index_fill_number(const Tensor& x, int64_t dim, const Tensor& inde
 }
 
 static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int64_t> given) {
+    if (indices.dtype() != DType::i64)
+        throw RuntimeError("torch.take_along_dim(): dtype of indices should be Long but got ", type_name(indices.dtype()));
     if (!given) return gather(reshape(x, {x.numel()}), 0, reshape(indices, {indices.numel()}));
     if (x.dim() != indices.dim())
         throw RuntimeError(

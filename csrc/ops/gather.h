@@ -27,13 +27,16 @@ void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t index
 
 // The body of a writer f and its in-place form: write(y) changes y, which is self or a contiguous clone of it, and the
 // gradient is recorded for (self, source), or for self if there is no source.
+// For operators that PyTorch still lets write to a tensor that has one element in several places: warns if `self` is one. Returns true.
+bool warn_repeated(const Tensor& self, const char* name);
+
 template <class Write, class Gradient> Tensor written(const Tensor& self, bool in_place, const char* name, const char* grad_name,
                                                       const Tensor& source, std::span<const Tensor> saved, Write&& write,
-                                                      Gradient&& gradient) {
+                                                      Gradient&& gradient, bool repeated = false) {
     const bool recording = is_differentiable(self.dtype()) && needs_grad(self, source);
     Tensor y = self;
     if (in_place) {
-        check_inplace(self, name, recording);
+        check_inplace(self, name, recording, repeated && warn_repeated(self, name));
         write(self);
         bump_version(self);
     } else {

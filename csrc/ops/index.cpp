@@ -69,6 +69,7 @@ Picked pick(const Tensor& t, const TensorList& indices) {
     Dims sizes, strides;
     for (int64_t k = 0; k < given.size(); k++) {
         const int64_t d = p.indexed[k];
+        if (t.size(d) == 0) throw IndexError("index is out of bounds for dimension with size 0 (dimension ", d, ")");
         Tensor i = given[k];
         i = to(to(i, DType::i64), t.device());
         GradMode off(false);
@@ -151,7 +152,7 @@ Tensor index_put_(const Tensor& t, const TensorList& indices, const Tensor& valu
         throw RuntimeError("Index put requires the source and destination dtypes match, got ", type_name(t.dtype()),
                            " for the destination and ", type_name(values.dtype()), " for the source.");
     const bool recording = grad_enabled() && is_differentiable(t.dtype()) && (t.requires_grad() || values.requires_grad());
-    check_inplace(t, "index_put_", recording);
+    check_inplace(t, "index_put_", recording, warn_repeated(t, "index_put_"));
     Picked p = pick(t, indices);
     if (!is_expandable(values.sizes(), p.result_sizes())) {
         Dims sizes = values.sizes();

@@ -50,14 +50,17 @@ static void join_rows(const Tensor& y, const TensorList& parts, int64_t dim, con
 }
 
 Tensor cat(const TensorList& given, int64_t dim) {
-    if (given.empty()) throw RuntimeError("cat(): expected a non-empty list of Tensors");
+    if (given.empty()) throw ValueError("torch.cat(): expected a non-empty list of Tensors");
     const Tensor* model = nullptr;
     for (const Tensor& t : given) {
         if (t.dim() == 0) throw RuntimeError("zero-dimensional tensor (at position ", &t - given.data(), ") cannot be concatenated");
         check_same_device("cat", given[0], t);
         if (!model && !is_nothing(t)) model = &t;
     }
-    if (!model) model = &given[0];
+    if (!model) {
+        model = &given[0];
+        if (model->dim() == 1) dim = 0;  // nothing but empty vectors, which fit in anywhere
+    }
     dim = wrap_dim(dim, model->dim());
     DType dtype = given[0].dtype();
     for (const Tensor& t : given) dtype = t.dtype() == dtype ? dtype : promote(dtype, t.dtype());
@@ -487,7 +490,8 @@ static const Operators operators = {
         >>> wisp.flipud(wisp.tensor([[1, 2], [3, 4]]))
         tensor([[3, 4],
                 [1, 2]]))"},
-    {"roll(Tensor input, int[] shifts, int[] dims=())", [](const Tensor& x, Dims shifts, Dims dims) { return roll(x, shifts, dims); },
+    {"roll(Tensor input, int[] shifts, int[]? dims=None)",
+     [](const Tensor& x, Dims shifts, std::optional<Dims> dims) { return roll(x, shifts, dims.value_or(Dims{})); },
      function | method | along_dim,
      R"(The elements moved along dimensions; what leaves at one end comes in at the other.
         >>> wisp.roll(wisp.arange(5), 2)

@@ -71,7 +71,7 @@ Tensor take(const Tensor& x, const Tensor& given) {
 static Tensor put(const Tensor& x, const Tensor& given, const Tensor& source, bool accumulate) {
     const Tensor at = as_index(given, "put_");
     if (at.numel() != source.numel())
-        throw RuntimeError(
+        throw IndexError(
             "put_(): Expected source and index to have the same number of elements, but got "
             "source.numel() = ",
             source.numel(), ", index.numel() = ", at.numel());
@@ -127,9 +127,9 @@ Tensor masked_fill_(const Tensor& self, const Tensor& mask, const Arg& given) {
         self, true, "masked_fill_", given.tensor ? "MaskedFillBackward1" : "MaskedFillBackward0", given.tensor ? value : Tensor(), saved,
         [&](const Tensor& y) {
             if (mask.storage() == y.storage()) copy_values(y, filled(y, mask, value));
-            else where_onto(y, mask, given.tensor ? Arg(value) : given);
+            else where_onto(y, mask, given.tensor ? Arg(value) : y.dtype() == DType::boolean ? Arg(Scalar(given.number.to_bool())) : given);
         },
-        [](Backward& bw) { masked_fill_gradient(bw); });
+        [](Backward& bw) { masked_fill_gradient(bw); }, true);
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& given, const char* node) {
@@ -233,9 +233,18 @@ static const Operators operators = {
      R"(Elements of the flattened tensor by their numbers.
         >>> wisp.take(wisp.tensor([[1, 2], [3, 4]]), wisp.tensor([0, 3]))
         tensor([1, 4]))"},
+    {"put_(Tensor input, Tensor index, Tensor source, bool accumulate=False)",
+     [](const Tensor& x, const Tensor& at, const Tensor& source, bool accumulate) {
+         check_apart(x, at, "put_"), check_apart(x, source, "put_");
+         const bool wants = needs_grad(x, source);
+         check_inplace(x, "put_", wants);
+         assign_inplace(x, put(wants ? clone(x) : x, at, source, accumulate), "put_");
+         return x;
+     },
+     method},
     {"put(Tensor input, Tensor index, Tensor source, bool accumulate=False)",
      [](const Tensor& x, const Tensor& at, const Tensor& source, bool accumulate) { return put(x, at, source, accumulate); },
-     function | method | inplace,
+     function | method,
      R"(A copy in which elements of the flattened tensor are replaced, or added to.
         >>> wisp.put(wisp.zeros(2, 2), wisp.tensor([3]), wisp.tensor([9.0]))
         tensor([[0., 0.],

@@ -188,6 +188,17 @@ void random_values(const Tensor& self, int64_t from, std::optional<int64_t> to, 
         return;
     }
     if (from >= *to) throw RuntimeError("random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", *to);
+    if (is_floating(d)) {
+        if (d == DType::f16 && (from < -65504 || from > 65504)) throw RuntimeError("from is out of bounds for Half");
+        if (d == DType::f16 && (*to - 1 < -65504 || *to - 1 > 65504)) throw RuntimeError("to - 1 is out of bounds for Half");
+        auto heed = [&](const char* what, int64_t v) {
+            if (v < bounds.low || v > bounds.high)
+                warn(str(what, " is out of bounds [", bounds.low, ", ", bounds.high, "]. Due to precision limitations ", type_name(d),
+                         " can support discrete uniform distribution only within this range."));
+        };
+        heed("from", from);
+        heed("to - 1", *to - 1);
+    }
     if (is_integral(d)) {
         if (from < bounds.low || from > bounds.high) throw RuntimeError("from is out of bounds for ", element_text(d));
         if (*to - 1 < bounds.low || *to - 1 > bounds.high) throw RuntimeError("to - 1 is out of bounds for ", element_text(d));
@@ -544,6 +555,13 @@ const Operators operators = {
      [](const Tensor& self, double from, double to, Generator& g) {
          check_floating("check_uniform_bounds", self.dtype());
          if (from > to) throw RuntimeError("uniform_ expects to return a [from, to) range, but found from=", from, " > to=", to);
+         const DType d = real_of(self.dtype());
+         const double largest = d == DType::f64   ? std::numeric_limits<double>::max()
+                                : d == DType::f16 ? 65504.0
+                                                  : double(std::numeric_limits<float>::max());
+         if (to - from > largest)
+             throw RuntimeError("uniform_ expects to-from <= std::numeric_limits<", name_of(d), ">::max(), but found to=", to,
+                                " and from=", from, " which result in to-from to exceed the limit");
          return sample_inplace(self, "uniform_", "UniformBackward0", [&] { uniform_values(self, from, to, g); });
      },
      method | elementwise,

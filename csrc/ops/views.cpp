@@ -313,7 +313,7 @@ Tensor view_as_complex(const Tensor& t) {
     layout.sizes.pop_back();
     layout.strides.pop_back();
     for (int64_t& s : layout.strides) {
-        if (s % 2) throw RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension");
+        if (s % 2 && t.numel()) throw RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension");
         s /= 2;
     }
     if (layout.offset % 2) throw RuntimeError("Tensor must have a storage_offset divisible by 2");
@@ -332,7 +332,7 @@ Tensor imag(const Tensor& t) {
 // --- names -----------------------------------------------------------------------------------------------------------------
 
 static Tensor view_as_dtype(const Tensor& t, DType dtype) {
-    if (dtype == t.dtype()) return view(t, t.sizes());
+    if (dtype == t.dtype()) return make_view(t, t.layout());  // sizes of 1 keep their strides
     const int64_t from = t.item_size(), to = item_size(dtype);
     Layout layout = t.layout();
     if (from > to) {
@@ -445,12 +445,13 @@ static Tensor unflatten(const Tensor& t, int64_t dim, const Dims& sizes) {
 
 // The in-place forms of shape changes turn the tensor itself into the view.
 static Tensor become(const Tensor& t, const Tensor& v) {
+    if (v->dual) copy_tangents(t, v);  // first: those of a view may follow from its base, which is about to change
     t->layout = v.layout();
     t->numel = v.numel();
     t->contiguous = v->contiguous;
     if (v->grad_fn) set_history(t, v->grad_fn, v->output_number);
     bump_version(t);
-    if (v->dual) carry_tangents(t, v);
+    if (t->dual) t->extra->tangent_version = t.version();
     return t;
 }
 static Tensor transpose_(const Tensor& t, int64_t a, int64_t b) { return become(t, exchanged(t, a, b, "TransposeBackward1")); }
@@ -640,7 +641,9 @@ static const Operators operators = {
         (tensor([0, 1]), tensor([2, 3]), tensor([4])))"},
     {"tensor_split(Tensor input, Tensor tensor_indices_or_sections, int dim=0)",
      [](const Tensor& t, const Tensor& i, int64_t d) {
-         if (i.dim() > 1 || i.dtype() != DType::i64)
+         if (i.dtype() != DType::i64)
+             throw RuntimeError("tensor_split expected tensor_indices_or_sections to have dtype of long, but got ", type_name(i.dtype()));
+         if (i.dim() > 1)
              throw RuntimeError(
                  "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional int64 tensor");
          if (i.dim() == 0) return tensor_split(t, item(i).to_int(), d);

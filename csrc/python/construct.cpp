@@ -147,6 +147,7 @@ void measure(PyObject* o, int64_t depth, Shape& shape, bool first) {
         if (first) shape.sizes.push_back(n);
         for (Py_ssize_t i = 0; i < n; i++) {
             Ref item(PySequence_GetItem(o, i));
+            if (item.get() == o) throw TypeError("new(): self-referential lists are incompatible");
             measure(item.get(), depth + 1, shape, first && i == 0);
         }
         return;
@@ -155,7 +156,7 @@ void measure(PyObject* o, int64_t depth, Shape& shape, bool first) {
         throw TypeError("new(): invalid data type '", Py_TYPE(o)->tp_name,
                         "' in the data of a tensor: expected numbers, sequences, arrays or tensors");
     if (first) product(shape.sizes);
-    shape.see(to_scalar(o).dtype());
+    shape.see(PyLong_Check(o) && !PyBool_Check(o) ? DType::i64 : to_scalar(o).dtype());  // a large integer may go into a float
 }
 
 char* fill(PyObject* o, const Shape& shape, int64_t depth, char* out) {
@@ -163,7 +164,9 @@ char* fill(PyObject* o, const Shape& shape, int64_t depth, char* out) {
         Tensor t = is_tensor(o) ? as_tensor(o) : from_buffer(o);
         for (int64_t i = 0; i < t.dim() || depth + i < shape.sizes.size(); i++)
             if (i >= t.dim() || depth + i >= shape.sizes.size() || t.size(i) != shape.sizes[depth + i])
-                throw ValueError("expected elements of shape ", shape.sizes, " at dim ", depth, ", got a tensor of shape ", t.sizes());
+                throw ValueError("expected sequence of length ", depth + i < shape.sizes.size() ? shape.sizes[depth + i] : 0, " at dim ",
+                                 depth + i, " (got ", i < t.dim() ? t.size(i) : 0, "): an element of shape ", t.sizes(),
+                                 " in data of shape ", shape.sizes);
         Tensor c = contiguous(to(to(detach(t), shape.dtype), Device{}));
         std::memcpy(out, c.data(), size_t(c.numel() * c.item_size()));
         return out + c.numel() * c.item_size();
@@ -185,9 +188,18 @@ char* fill(PyObject* o, const Shape& shape, int64_t depth, char* out) {
         const unsigned long long v = PyLong_AsUnsignedLongLongMask(o);
         std::memcpy(out, &v, 8);
     } else {
-        const Scalar s = to_scalar(o);
+        Scalar s;
+        if (PyLong_CheckExact(o) && !is_integral(shape.dtype)) {
+            const double v = PyLong_AsDouble(o);
+            if (v == -1 && PyErr_Occurred()) throw PythonError();
+            s = Scalar(v);
+        } else if (PyLong_CheckExact(o) && shape.dtype == DType::boolean) {
+            s = Scalar(PyObject_IsTrue(o) == 1);
+        } else {
+            s = to_scalar(o);
+        }
         if (s.is_complex() && !is_complex(shape.dtype)) throw TypeError("can't convert complex to ", shape.dtype);
-        if (is_integral(shape.dtype) && s.is_floating() && !std::isfinite(s.to_double()))
+        if (is_integral(shape.dtype) && shape.dtype != DType::boolean && s.is_floating() && !std::isfinite(s.to_double()))
             throw ValueError("cannot convert float ", std::isnan(s.to_double()) ? "NaN" : "infinity", " to integer");
         if (is_integral(shape.dtype) && shape.dtype != DType::boolean && s.is_integral()) {
             const int64_t v = s.to_int(), bits = 8 * item_size(shape.dtype);
@@ -304,6 +316,11 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype) {
     if (is_array(data)) {
         Tensor t = from_buffer(data);
         return dtype && *dtype != t.dtype() ? to(t, *dtype) : clone(t);
+    }
+    if (!PyList_Check(data) && !PyTuple_Check(data) && !is_number(data) && PyObject_HasAttrString(data, "_tensor_of")) {  // a storage
+        Ref kind(dtype_object(dtype.value_or(default_dtype())));
+        Ref shared(PyObject_CallMethod(data, "_tensor_of", "O", kind.get()));
+        return as_tensor(shared.get());
     }
     if (!is_sequence(data) && PyObject_HasAttrString(data, "__array__") && !is_number(data)) {
         Ref array(PyObject_CallMethod(data, "__array__", nullptr));

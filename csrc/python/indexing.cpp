@@ -73,7 +73,11 @@ void consume(PyObject* item, const Tensor& t, Key& key, int64_t& in, int64_t& ou
         Py_ssize_t start, stop, step;
         auto* s = reinterpret_cast<PySliceObject*>(item);
         // Tensors of one element may stand in a slice.
-        auto number = [](PyObject* o, Py_ssize_t missing) { return o == Py_None ? missing : Py_ssize_t(to_int(o)); };
+        auto number = [](PyObject* o, Py_ssize_t missing) {
+            if (o != Py_None && !is_tensor(o) && !PyIndex_Check(o))
+                throw TypeError("slice indices must be integers or None or have an __index__ method");
+            return o == Py_None ? missing : Py_ssize_t(to_int(o));
+        };
         step = number(s->step, 1);
         if (step <= 0) throw ValueError("step must be greater than zero, got ", int64_t(step), " (use flip() to reverse)");
         start = number(s->start, 0);
@@ -97,6 +101,8 @@ void consume(PyObject* item, const Tensor& t, Key& key, int64_t& in, int64_t& ou
         if (is_sparse(item)) refuse_sparse("an index");
         const Tensor& index = as_tensor(item);
         if (index.dtype() == DType::boolean || index.dtype() == DType::u8) {
+            if (index.dtype() == DType::u8)
+                warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.");
             Tensor mask = index.dtype() == DType::u8 ? to(index, DType::boolean) : index;
             if (mask.dim() == 0) {
                 key.steps.push_back({Step::insert, out, 0, 0, 0});
@@ -164,12 +170,16 @@ int64_t dims_taken(PyObject* item) {
     return 1;
 }
 
-// A list of slices or of lists of ints is a tuple in old code; a plain list is an index tensor.
+// A short list with slices, tensors or lists in it is a tuple, as in PyTorch; any other is an index tensor.
 bool list_is_tuple(PyObject* key) {
-    if (!PyList_Check(key)) return false;
+    if (!PyList_Check(key) || PyList_GET_SIZE(key) >= 32) return false;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(key); i++) {
         PyObject* item = PyList_GET_ITEM(key, i);
-        if (PySlice_Check(item) || item == Py_Ellipsis || item == Py_None) return true;
+        if (!PySlice_Check(item) && item != Py_Ellipsis && item != Py_None && !is_tensor(item) && !PySequence_Check(item)) continue;
+        warn(
+            "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed; use x[tuple(seq)] instead of "
+            "x[seq], or x[torch.tensor(seq)].");
+        return true;
     }
     return false;
 }

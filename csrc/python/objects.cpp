@@ -188,6 +188,11 @@ PyObject* size_concat(PyObject* a, PyObject* b) {
     }
     return size_from_tuple(PyTuple_Type.tp_as_sequence->sq_concat(a, b));
 }
+// For tuple + Size, which asks the right operand's class first because it derives from tuple.
+PyObject* size_add(PyObject* a, PyObject* b) {
+    if (!PyTuple_Check(a)) Py_RETURN_NOTIMPLEMENTED;
+    return size_concat(a, b);
+}
 PyObject* size_repeat(PyObject* a, Py_ssize_t n) { return size_from_tuple(PyTuple_Type.tp_as_sequence->sq_repeat(a, n)); }
 PyObject* size_subscript(PyObject* a, PyObject* key) {
     PyObject* r = PyTuple_Type.tp_as_mapping->mp_subscript(a, key);
@@ -208,6 +213,7 @@ PyMethodDef size_methods[] = {{"numel",
                                },
                                METH_NOARGS, nullptr},
                               {nullptr, nullptr, 0, nullptr}};
+PyNumberMethods size_number;
 PySequenceMethods size_sequence;
 PyMappingMethods size_mapping;
 
@@ -232,7 +238,7 @@ bool seed_from(PyObject* value, uint64_t& seed) {
     (void)v;
     if (overflow < 0 || (overflow > 0 && (PyLong_AsUnsignedLongLong(index), PyErr_Occurred()))) {
         PyErr_Clear();
-        PyErr_SetString(PyExc_RuntimeError, "Overflow when unpacking a seed: it must lie in [-2^63, 2^64 - 1]");
+        PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long: a seed must lie in [-2^63, 2^64 - 1]");
         Py_DECREF(index);
         return false;
     }
@@ -391,6 +397,8 @@ void add_types(PyObject* module) {
     size_type.tp_base = &PyTuple_Type;
     size_type.tp_new = size_new;
     size_type.tp_repr = size_repr;
+    size_number.nb_add = size_add;
+    size_type.tp_as_number = &size_number;
     size_type.tp_as_sequence = &size_sequence;
     size_type.tp_as_mapping = &size_mapping;
     size_type.tp_methods = size_methods;

@@ -97,7 +97,9 @@ void resize_out(const Tensor& out, const Tensor& result, const char* name) {
     if (out.numel() != 0)
         warn(str("An output with one or more elements was resized since it had shape ", out.sizes(),
                  ", which does not match the required output shape ", result.sizes(),
-                 ". Resize it to zero elements first, e.g. out.resize_(0). (", name, ")"));
+                 ". This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero "
+                 "elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0). (",
+                 name, ")"));
     resize(out, result.sizes());
 }
 
@@ -125,8 +127,9 @@ void check_overlap(const Tensor& out, const Tensor& result, PyObject* argument, 
 void copy_out(const Tensor& out, const Tensor& result, const char* name, bool exact, bool any) {
     const DType r = result.dtype(), o = out.dtype();
     if (exact && r != o)
-        throw RuntimeError("Expected out tensor to have dtype ", r, ", but got ", o, " instead (", name, ": scalar type ", type_name(r),
-                           ")");
+        throw RuntimeError("Expected out tensor to have dtype ", r, ", but got ", o, " instead (", name,
+                           ": Expected object of scalar type ", type_name(r), " but got scalar type ", type_name(o),
+                           " for argument 'out')");
     if (!any && ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean)))
         throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name, ", out=)");
     check_same_device(name, out, result);
@@ -171,18 +174,30 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots,
     if (grad_enabled() && is_tensor(out) && FromPython<const Tensor&>::get(out).requires_grad())
         throw RuntimeError(op.name, "(): functions with out=... arguments don't support automatic differentiation, but out requires grad.");
     GradMode off(false);
-    // What is made from nothing is made in the dtype of out=.
+    // What is made from nothing is made in the dtype of out=, and numbers in a row (arange, linspace) in its shape, if there are as many.
     Ref dtype;
+    bool row = false;
     if (is_tensor(out))
         for (size_t i = 0, factory = 0; i + 1 < o.parameters.size(); i++) {
             const std::string_view name = utf8(o.parameters[i + (int(i) >= o.out)].name);
-            if (name == "dtype" && slots[i] == Py_None) {
+            row |= name == "end";
+            if (name == "dtype") {
                 dtype = Ref(dtype_object(FromPython<const Tensor&>::get(out).dtype()));
                 factory = i + 1;
             }
-            if (name == "layout" && factory) slots[factory - 1] = dtype.get();
+            if (name == "layout" && factory) {
+                PyObject*& given = slots[factory - 1];
+                if (given != Py_None && to_dtype(given) != FromPython<const Tensor&>::get(out).dtype())
+                    throw RuntimeError("dtype ", to_dtype(given), " does not match dtype of out parameter (",
+                                       FromPython<const Tensor&>::get(out).dtype(), ")");
+                given = dtype.get();
+            }
         }
     Ref result(o.call(o.f, slots, o.named));
+    if (row && is_tensor(result.get())) {
+        const Tensor made = Tensor::borrow(as_tensor_object(result.get())), to = Tensor::borrow(as_tensor_object(out));
+        if (made.numel() == to.numel() && made.dim() != to.dim()) result = Ref(view(made, to.sizes()).release());
+    }
     auto check = [&](PyObject* to, PyObject* from) {
         for (int i = 0; i < int(o.parameters.size()); i++)
             if (i != o.out)
@@ -606,6 +621,13 @@ static PyObject* one_sample(const Tensor& t) {
     return new_tensor_of_type(batched_type, alias(t, layout));
 }
 
+// After squeeze_ and its like: a sample looks like another one on the same memory.
+static void look_like(const Tensor& sample, const Tensor& other) {
+    sample->layout = other.layout();
+    sample->numel = other.numel();
+    sample->contiguous = other->contiguous;
+}
+
 static const Operators batching_operators = {
     {"_set_batching(any type, any call)",
      [](PyObject* type, PyObject* handler) {
@@ -616,6 +638,7 @@ static const Operators batching_operators = {
      },
      function | shape_only | shape_only},
     {"_batching(int change)", [](int64_t change) { batching += int(change); }, function | shape_only | shape_only},
+    {"_look_like(Tensor sample, Tensor other)", look_like, function | shape_only},
     {"_one_sample(Tensor batch)", one_sample, function | shape_only | shape_only},
 };
 

@@ -226,7 +226,25 @@ std::string misfit(const Parameter& p, PyObject* o) {
             return str(found, ": ", utf8(shown.get()), " (a size is an int: divide with //, or convert with int())");
         }
     if (p.kind == Kind::tensors && is_tensor(o)) return "must be tuple of Tensors, not Tensor (put it into a list)";
-    return str("cannot be ", Py_TYPE(o)->tp_name);
+    const char* wanted = nullptr;
+    switch (p.kind) {
+    case Kind::tensor: wanted = "Tensor"; break;
+    case Kind::operand: wanted = "Tensor or Number"; break;
+    case Kind::tensors: wanted = "tuple of Tensors"; break;
+    case Kind::number: wanted = "Number"; break;
+    case Kind::integer: wanted = "int"; break;
+    case Kind::integers:
+    case Kind::rest: wanted = "tuple of ints"; break;
+    case Kind::real: wanted = "float"; break;
+    case Kind::boolean: wanted = "bool"; break;
+    case Kind::string: wanted = "str"; break;
+    case Kind::dtype: wanted = "torch.dtype"; break;
+    case Kind::device: wanted = "torch.device"; break;
+    case Kind::format: wanted = "torch.memory_format"; break;
+    case Kind::generator: wanted = "Generator"; break;
+    case Kind::any: return str("cannot be ", Py_TYPE(o)->tp_name);
+    }
+    return str("must be ", wanted, ", not ", is_tensor(o) && p.kind != Kind::tensor ? "Tensor" : Py_TYPE(o)->tp_name);
 }
 
 // NumPy's names of parameters, which PyTorch takes everywhere.

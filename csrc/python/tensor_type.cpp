@@ -135,9 +135,13 @@ PyObject* to_python_float(PyObject* a) {
         return PyFloat_FromDouble(item(as_tensor(a)).to_double());
     });
 }
+void check_one_number(PyObject* a) {
+    if (as_tensor(a).numel() == 0) throw ValueError("only one element tensors can be converted to Python scalars");
+}
 PyObject* to_python_int(PyObject* a) {
     return guarded([&]() -> PyObject* {
         WAITING("item", a)
+        check_one_number(a);
         const Scalar s = item(as_tensor(a));
         if (s.is_integral()) return PyLong_FromLongLong(s.to_int());
         return PyLong_FromDouble(s.to_double());

@@ -35,6 +35,10 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
         return _op["_set"](self, self.new_empty(0))
     if not isinstance(source, _core.Tensor):
         memory = source.untyped()
+        if getattr(source, "dtype", self.dtype) != self.dtype:
+            raise RuntimeError(
+                f"Expected a Storage of type {self.dtype} or an UntypedStorage, but got type {source.dtype} for argument 1 'storage'"
+            )
         if size is None:
             size = [(memory.nbytes() // self.element_size()) - storage_offset]
         if stride is None:
@@ -62,15 +66,43 @@ def map_(self, tensor, callable):
     return self
 
 
+def map2_(self, x, y, callable):
+    """Replace each element by `callable` of it and of those of two other tensors, one at a time."""
+    if any(t.requires_grad for t in (self, x, y)):
+        raise RuntimeError("Can't call map2_() on Variable that requires grad. Use var.detach().map2_() instead.")
+    values = zip(*(t.expand(self.shape).reshape(-1).tolist() for t in (self, x, y)))
+    self.copy_(_core.tensor([callable(*v) for v in values], dtype=self.dtype, device=self.device).reshape(self.shape))
+    return self
+
+
 def as_subclass(self, cls):
     """The same tensor, with the same history, as an instance of a subclass of Tensor."""
+    if not (isinstance(cls, type) and issubclass(cls, _core.Tensor)):
+        raise TypeError(
+            "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class inherits "
+            f"from Tensor: got {cls!r}"
+        )
     if cls is _core.Tensor and not self.requires_grad:
         return self.detach()
     return _core._operators[""]["_as_class"](self, cls)
 
 
+def _check_one_order(tensor, formats):
+    if formats is True:
+        strides = [s for s, n in zip(tensor.stride(), tensor.shape)]
+        if len(set(strides)) != len(strides) or 1 in tensor.shape or 0 in tensor.shape:
+            raise RuntimeError("The tensor does not have unique dim order, or cannot map to exact one of the given memory formats.")
+    elif not isinstance(formats, (list, tuple)) or not all(isinstance(f, type(_core.contiguous_format)) for f in formats):
+        raise TypeError(f"The ambiguity_check argument must be a bool or a list of memory formats, got {formats!r}")
+    elif sum(tensor.is_contiguous(memory_format=f) for f in formats) != 1:
+        raise RuntimeError("The tensor does not have unique dim order, or cannot map to exact one of the given memory formats.")
+
+
 def dim_order(self, *, ambiguity_check=False):
-    """The dimensions from the outermost in memory to the innermost."""
+    """The dimensions from the outermost in memory to the innermost. With `ambiguity_check` (or formats to check for) it must be the only
+    such order, or that of exactly one of the formats."""
+    if ambiguity_check:
+        _check_one_order(self, ambiguity_check)
     return tuple(sorted(range(self.dim()), key=lambda d: -self.stride()[d]))
 
 
@@ -137,6 +169,10 @@ def _check_type(cond, message=None):
 
 def _check_tensor_all(cond, message=None):
     """Raise RuntimeError unless every element holds."""
+    if not isinstance(cond, _core.Tensor):
+        raise TypeError(f"cond must be a tensor, but got {type(cond)}")
+    if cond.dtype != _core.bool:
+        raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
     _check_with(RuntimeError, bool(cond.all().item()), message)
 
 
@@ -153,6 +189,7 @@ METHODS = [
     set_,
     apply_,
     map_,
+    map2_,
     as_subclass,
     dim_order,
     const_data_ptr,

@@ -21,7 +21,7 @@ def _fill_uninitialized_memory(on=None):
     """Whether deterministic mode fills new memory; with an argument, sets it."""
     if on is not None:
         if not isinstance(on, bool):
-            raise TypeError(f"expected a bool, got {type(on).__name__}")
+            raise RuntimeError(f"expected a bool, but got {type(on).__name__}")
         _state["fill"] = on
         _core._operators[""]["_fill_new_memory"](on and _state["deterministic"])
     return _state["fill"]
@@ -85,6 +85,11 @@ def set_default_tensor_type(t, /):
     found = TYPES.get(name.split(".")[-1])
     if found is None:
         raise TypeError(f"invalid type object: {t!r}: expected the type of a floating-point tensor, such as torch.DoubleTensor")
+    _warnings.warn(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
+        "torch.set_default_device() as alternatives.",
+        stacklevel=2,
+    )
     _core.set_default_dtype(found.dtype)
     set_default_device("cuda" if ".cuda." in name else "cpu")
 

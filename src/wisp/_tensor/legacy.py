@@ -7,6 +7,10 @@ from wisp._tensor import TYPE_NAMES
 def new_tensor(*args, dtype=None, device=None, **kwargs):
     """What `Tensor(...)` makes: uninitialised memory of the sizes given, or the data given, in the default dtype."""
     data = kwargs.pop("data", None)
+    if "size" in kwargs:
+        args = (_core.Size(kwargs.pop("size")),)
+    if device is not None and _core.device(device).type != "cpu":
+        raise RuntimeError(f"legacy constructor expects device type: cpu but device type: {_core.device(device).type} was passed")
     if kwargs:
         raise TypeError(f"Tensor() got an unexpected keyword argument {next(iter(kwargs))!r}")
     dtype = dtype or _core.get_default_dtype()
@@ -20,6 +24,8 @@ def new_tensor(*args, dtype=None, device=None, **kwargs):
             return _core.empty(value, dtype=dtype)
         if isinstance(value, _core.Tensor):
             return value.detach() if value.dtype == dtype else value.detach().to(dtype)
+        if hasattr(value, "_tensor_of"):  # a storage
+            return value._tensor_of(dtype)
         if isinstance(value, float):
             raise TypeError("new(): data must be a sequence (got float)")
         return _core.tensor(value, dtype=dtype)

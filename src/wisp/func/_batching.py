@@ -236,6 +236,8 @@ def _call(op, name, form, arguments):
         raise RuntimeError(f"vmap: {short}(..., out=) of batched tensors is not possible: use its result")
     inplace = form == 2 or (short.endswith("_") and not short.startswith("_"))
     call = Call(op, name, inplace, arguments, level)
+    if short in _RESHAPING and call.has(call.input):
+        return _reshape_in_place(call, short[:-1])
     if inplace and not call.has(call.input):
         raise RuntimeError(
             f"vmap: {short.rstrip('_')}_(self, *extra_args) is not possible because there exists a Tensor `other` in "
@@ -249,6 +251,17 @@ def _call(op, name, form, arguments):
         rule = next((rule for fact, rule in BY_FACT.items() if fact in facts), None)
     result = rule(call) if rule else NotImplemented
     return one_by_one(call) if result is NotImplemented else result
+
+
+_RESHAPING = {"squeeze_", "unsqueeze_", "transpose_", "swapaxes_", "swapdims_", "t_"}
+
+
+def _reshape_in_place(call, name):
+    """The sample becomes the view that the form without the underscore makes."""
+    made = getattr(call.input, name)(**{k: v for k, v in call.arguments.items() if k != call.first})
+    _core._look_like(call.input, made)
+    call.input._physical = made._physical
+    return call.input
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 import typing
+import warnings
 import zipfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -223,7 +224,14 @@ def _wished(weights_only):
     if on("TORCH_FORCE_WEIGHTS_ONLY_LOAD"):
         return True
     if weights_only is None:
-        return not on("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD")
+        if on("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"):
+            warnings.warn(
+                "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the `weights_only` argument was not explicitly "
+                "passed to `torch.load`, forcing weights_only=False.",
+                stacklevel=3,
+            )
+            return False
+        return True
     return weights_only
 
 
@@ -255,7 +263,12 @@ def _open(f, mmap, read):
         raise ValueError("f must be a file name in order to use the mmap argument")
     if not hasattr(f, "read"):
         raise AttributeError(f"load: expected a path or a file object with read and seek, got {type(f).__name__}")
-    if not (f.seekable() if hasattr(f, "seekable") else hasattr(f, "seek") and hasattr(f, "tell")):
+    if not hasattr(f, "seekable") and not (hasattr(f, "seek") and hasattr(f, "tell")):
+        raise AttributeError(
+            f"a {type(f).__name__} has no seek and tell. You can only torch.load from a file that is seekable. "
+            "Please pre-load the data into a buffer like io.BytesIO and try to load from it instead."
+        )
+    if hasattr(f, "seekable") and not f.seekable():
         f = io.BytesIO(f.read())
     return read(f)
 

@@ -12,6 +12,7 @@ import importlib
 import math
 import pickle
 import sys
+import types
 import typing
 
 import numpy
@@ -298,6 +299,10 @@ _NAMES = {
 }
 
 
+# What no file may name, whatever add_safe_globals was told.
+_BLOCKED = {"sys", "os", "posix", "nt"}
+
+
 class Finder:
     """Finds what a name in a file stands for; `refused` lists the names that it would not give."""
 
@@ -305,7 +310,15 @@ class Finder:
         self.weights_only, self.collect, self.refused = weights_only, collect, []
         self.encoding = encoding  # of the strings of Python 2
 
+    def is_safe(self, value):
+        """Whether add_safe_globals was told of a value: what a file has reached by `getattr` has no name of its own."""
+        return any(value is kind or (isinstance(value, types.MethodType) and value == kind) for kind in _safe.values())
+
     def __call__(self, module, name):
+        if self.weights_only and not self.collect and module.partition(".")[0] in _BLOCKED:
+            raise pickle.UnpicklingError(
+                f"Weights only load failed: unsupported GLOBAL {module}.{name} whose module {module} is blocked: it reaches the system."
+            )
         module = _OLD_MODULES.get(module, module)
         name = _OLD_NAMES.get(f"{module} {name}", name)
         if module == "wisp" or module.startswith("wisp."):
@@ -338,8 +351,9 @@ class Finder:
                 " model.state_dict() needs neither."
             )
         raise pickle.UnpicklingError(
-            f"Weights only load failed: GLOBAL {module}.{name} was not an allowed global by default. Files never run "
-            f"code here. If you trust this type, import it and say wisp.serialization.add_safe_globals([{name}]) before loading.{hint}"
+            f"Weights only load failed: GLOBAL {module}.{name} was not an allowed global by default. Files never run code here. If you "
+            f"trust this type, import it and use `torch.serialization.add_safe_globals([{module}.{name}])` or the context "
+            f"`torch.serialization.safe_globals([{module}.{name}])` to allowlist it before loading.{hint}"
         )
 
 
@@ -419,6 +433,8 @@ def _of_a_model(module, name):
     for part in name.split("."):
         kind = getattr(kind, part, None)
     if isinstance(kind, type) and issubclass(kind, tuple(bases)):
+        return kind, BLANK
+    if isinstance(kind, type) and issubclass(kind, wisp.Tensor) and _is_own(kind):
         return kind, BLANK
     return _of_the_program(kind) if _is_own(kind) else None
 

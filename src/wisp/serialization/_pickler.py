@@ -74,6 +74,10 @@ def _their_name(value):
     return _named(_THEIR_MODULES.get(module, "torch" + module[4:]), value.__qualname__)
 
 
+def _of_program(kind):
+    return kind.__module__.partition(".")[0] not in ("wisp", "torch", "builtins")
+
+
 class _Storage:
     """The part of a storage that saved tensors cover."""
 
@@ -191,7 +195,10 @@ class _Reducer:
             self.alive.append(parts)
             return _SPARSE, (tensor.layout, (*parts, tensor._coalesced) if tensor.is_sparse else tuple(parts))
         hooks = collections.OrderedDict()
-        plain = tensor.detach()
+        if any("__reduce_ex__" in vars(base) or "__reduce__" in vars(base) for base in type(tensor).__mro__ if _of_program(base)):
+            return NotImplemented
+        with wisp.overrides.DisableTorchFunctionSubclass():
+            plain = tensor.detach()
         if plain.is_meta and type(tensor) is wisp.Tensor:
             return _META, (plain.dtype, tuple(plain.shape), tuple(plain.stride()), tensor.requires_grad)
         nn = sys.modules.get("wisp.nn.parameter")
@@ -218,6 +225,10 @@ class _Reducer:
             function, args = _TENSOR_V3, (*args, plain.dtype)
         if type(tensor) is wisp.Tensor and tensor.__dict__:
             return _WITH_ATTRIBUTES, (function, _PLAIN_TENSOR, args, tensor.__dict__)
+        if type(tensor) is not wisp.Tensor and _of_program(type(tensor)):
+            state = tensor.__getstate__()
+            self.alive.append(state)
+            return _WITH_ATTRIBUTES, (function, type(tensor), args, state)
         return function, args
 
 

@@ -31,7 +31,8 @@ def persistent(load_storage):
         if isinstance(identifier, tuple):
             identifier = tuple(part.decode("latin1") if type(part) is bytes else part for part in identifier)
         if not isinstance(identifier, tuple) or len(identifier) < 5 or identifier[0] != "storage":
-            raise pickle.UnpicklingError(f"Only persistent_load of storage is allowed, but got {type(identifier)} in the file")
+            got = type(identifier[0] if isinstance(identifier, tuple) and len(identifier) == 1 else identifier)
+            raise pickle.UnpicklingError(f"Only persistent_load of storage is allowed, but got {got} in the file")
         kind, key, location, count = identifier[1:5]
         if not isinstance(kind, StorageKind) or not isinstance(count, int) or count < 0:
             raise pickle.UnpicklingError("unknown kind of storage in the file")
@@ -181,6 +182,8 @@ def load_legacy(file, map_location, finder):
     begin = file.tell()
     result = read()
     keys = read()
+    if isinstance(keys, list):  # the strings of Python 2 may have been asked for as bytes
+        keys = [key.decode("latin1") if type(key) is bytes else key for key in keys]
     if not isinstance(keys, list) or not all(isinstance(key, (str, int)) and str(key) in storages for key in keys):
         raise RuntimeError("the file is damaged: its list of storages does not fit")
     for key in keys:

@@ -145,8 +145,11 @@ class Unpickler:
 
     def update(self, items):
         target = self.stack[-1]
-        if type(target) not in self.open:
-            self.top(dict)
+        if type(target) not in self.open and not isinstance(target, dict):
+            raise UnpicklingError(
+                f"Can only SETITEM{'S' if len(items) > 2 else ''} for dict, collections.OrderedDict, collections.Counter, "
+                f"but the file does so for a {type(target).__name__}"
+            )
         for key, value in self.pairs(items):
             target[key] = value
 
@@ -187,6 +190,8 @@ class Unpickler:
     def call(self, function, args):
         """Call one of the known functions."""
         rule, name = self.rule(function), getattr(function, "__name__", repr(type(function)))
+        if rule is None and self.find.is_safe(function):  # reached by getattr
+            rule = TRUSTED
         if type(args) is not tuple or any(value is _MARK for value in args):
             raise UnpicklingError("the pickle in the file is damaged: a call without arguments")
         if rule is TRUSTED:
@@ -196,7 +201,9 @@ class Unpickler:
         if rule is BLANK and not args:
             return self.blank(function)
         if not callable(rule):
-            raise UnpicklingError(f"the file calls {name}, which may not be called")
+            owner = getattr(function, "__self__", None)
+            of = f" of {owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else ""
+            raise UnpicklingError(f"the file calls {name}{of}, which may not be called unless add_safe_globals was told of it")
         self.charge(args)
         if rule is CALL:
             return self.call_with_attributes(*args)
@@ -210,6 +217,18 @@ class Unpickler:
     def call_with_attributes(self, function, kind, args, state):
         """A tensor that had attributes: the function that makes it, and a dict."""
         result = self.call(function, args)
+        if isinstance(kind, type) and kind is not type(result):  # a subclass of Tensor
+            if self.rule(kind) not in (TRUSTED, BLANK):
+                raise UnpicklingError(f"the file makes a tensor of {kind.__name__}, which is not allowed")
+            if kind in type(result).__mro__ or not issubclass(kind, type(result)):
+                raise UnpicklingError(f"the file makes a {kind.__name__} of a {type(result).__name__}")
+            result = result.as_subclass(kind)
+        if hasattr(kind, "__setstate__") and self.rule(kind) in (TRUSTED, BLANK):
+            result.__setstate__(state)
+            return result
+        if type(state) is tuple and len(state) == 2:
+            _set_state(result, state)
+            return result
         if type(state) is dict and all(type(key) is str for key in state):
             self.charge((state,))
             result.__dict__.update(state)
@@ -219,6 +238,8 @@ class Unpickler:
         args = self.stack.pop()
         kind = self.stack.pop()
         rule = self.rule(kind)
+        if rule is None and self.find.is_safe(kind):
+            rule = TRUSTED
         if rule is BLANK:
             self.stack.append(self.blank(kind))
         elif rule is TRUSTED and isinstance(kind, type) and type(args) is tuple:

@@ -195,3 +195,26 @@ def test_tangents_are_freed():
     run()
     gc.collect()
     assert wisp._core._live_tensors() == before
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda y, x: y.transpose_(0, 1).mul_(x.t()),
+        lambda y, x: y.unsqueeze_(0).squeeze_(0).mul_(x),
+        lambda y, x: y[:, :2].transpose_(0, 1).mul_(x[:, 1:].t()),
+        lambda y, x: y.view(3, 2).t_().mul_(x),
+        lambda y, x: y.swapaxes_(0, 1).add_(x.t().sin()),
+    ],
+)
+def test_tangents_of_tensors_that_change_their_shape_in_place(write):
+    x = wisp.arange(6.0, dtype=wisp.float64).reshape(2, 3) + 0.5
+
+    def f(x):
+        y = x * 2
+        write(y, x)
+        return y.sum(0) * y.max()
+
+    close(jacfwd(f)(x), jacrev(f)(x))
+    samples = wisp.stack([x, x + 1, x * 3])
+    close(wisp.vmap(f)(samples), wisp.stack([f(s) for s in samples]))

@@ -94,3 +94,24 @@ def test_devices_that_are_not_there_have_names_and_no_tensors(name):
         wisp.zeros(2, device=device)
     with pytest.raises(RuntimeError, match=f"no device '{name}'"):
         wisp.zeros(2).to(name)
+
+
+def test_storages_are_the_same_object_while_somebody_holds_them():
+    x = wisp.arange(4.0)
+    held = x.untyped_storage()
+    held.note = "mine"
+    assert x[1:].untyped_storage() is held and x.clone().untyped_storage() is not held
+    assert wisp.tensor(x.storage()).data_ptr() == x.data_ptr() == wisp.FloatTensor(x.storage()).data_ptr()
+    assert wisp.tensor(held, dtype=wisp.int32).shape == (4,)
+    with pytest.raises(RuntimeError, match="Expected a Storage of type torch.float64"):
+        wisp.tensor(x.storage(), dtype=wisp.float64)
+    with pytest.raises(RuntimeError, match="Expected a Storage of type torch.int64"):
+        wisp.empty(0, dtype=wisp.int64).set_(x.storage())
+
+
+def test_elements_of_three_tensors_through_a_function():
+    assert wisp.ones(2).map2_(wisp.tensor([1.0, 2.0]), wisp.tensor(3.0), lambda a, b, c: a + b * c).tolist() == [4.0, 7.0]
+    with pytest.raises(TypeError, match="does not inherit from Tensor"):
+        wisp.ones(2).as_subclass(int)
+    with pytest.raises(RuntimeError, match="unique dim order"):
+        wisp.ones(2, 1, 2).dim_order(ambiguity_check=True)

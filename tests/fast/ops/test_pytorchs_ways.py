@@ -126,3 +126,99 @@ def test_asarray_keeps_history_and_takes_capsules():
     assert z[0] == 7
     with pytest.raises(ValueError, match="into dtype"):
         wisp.asarray(z, dtype=wisp.float32, copy=False)
+
+
+def test_numbers_in_a_row_go_into_an_out_of_another_shape():
+    x = wisp.zeros(2, 3)
+    wisp.linspace(0, 2, 3, out=x[0])
+    assert x[0].tolist() == [0.0, 1.0, 2.0]
+    wisp.arange(4, out=x[:, 1:])
+    assert x.tolist() == [[0.0, 0.0, 1.0], [0.0, 2.0, 3.0]]
+    with pytest.raises(RuntimeError, match="does not match dtype of out"):
+        wisp.zeros(2, dtype=wisp.int64, out=wisp.empty(2))
+    assert wisp.logspace(1j, 2, 3).dtype == wisp.complex64
+
+
+def test_parts_of_complex_numbers_are_of_one_floating_dtype():
+    for make in (wisp.complex, wisp.polar):
+        with pytest.raises(RuntimeError, match="Expected both inputs to be Half, Float or Double tensors but got Long and Long"):
+            make(wisp.arange(2), wisp.arange(2))
+        with pytest.raises(RuntimeError, match="but got scalar type Double for second argument"):
+            make(wisp.ones(2), wisp.ones(2, dtype=wisp.float64))
+        with pytest.raises(RuntimeError, match="Expected object of scalar type ComplexFloat but got scalar type Float for argument 'out'"):
+            make(wisp.ones(2), wisp.ones(2), out=wisp.ones(2))
+
+
+def test_bounds_of_random_numbers():
+    with pytest.warns(UserWarning, match="from is out of bounds"):
+        wisp.empty(3).random_(-(2**25), 5)
+    with pytest.raises(RuntimeError, match="from is out of bounds for Half"):
+        wisp.empty(3, dtype=wisp.float16).random_(-70000, 5)
+    with pytest.raises(RuntimeError, match="uniform_ expects to-from"):
+        wisp.empty(3).uniform_(-3e38, 3e38)
+
+
+def test_views_of_the_same_dtype_keep_the_strides_of_sizes_of_1():
+    x = wisp.zeros(2, 5, 8)[1::2, 1:, ::2]
+    assert x.view(wisp.float32).stride() == x.stride() == (80, 8, 2)
+
+
+def test_large_integers_in_floats_and_bools():
+    assert wisp.tensor([2**70, 1], dtype=wisp.float64).tolist() == [2.0**70, 1.0]
+    assert wisp.tensor([-(2**70), 0], dtype=wisp.bool).tolist() == [True, False]
+    with pytest.raises(RuntimeError, match="Overflow when unpacking"):
+        wisp.tensor(2**70)
+    own = [0]
+    own.append(own)
+    with pytest.raises(TypeError, match="self-referential"):
+        wisp.tensor(own)
+
+
+def test_expanded_tensors_are_written_with_a_warning_where_pytorch_does():
+    x, index = wisp.zeros(1).expand(4), wisp.tensor([1, 2])
+    for write in (
+        lambda: x.index_fill_(0, index, 1.0),
+        lambda: x.masked_fill_(wisp.tensor([True, False, False, True]), 1.0),
+        lambda: x.index_put_((index,), wisp.ones(2)),
+    ):
+        with pytest.warns(UserWarning, match="expanded tensors"):
+            write()
+        assert x.tolist() == [1.0] * 4
+        x.as_strided((1,), (1,)).zero_()
+    with pytest.raises(RuntimeError, match="unsupported operation"):
+        x.put_(index, wisp.ones(2))
+    y = wisp.arange(4.0)
+    with pytest.raises(RuntimeError, match="unsupported operation"):
+        y.put_(index, y[:2])
+    assert y.put_(index, wisp.tensor([9.0, 8.0])).tolist() == [0.0, 9.0, 8.0, 3.0]
+
+
+def test_lists_as_indices():
+    x = wisp.arange(12).reshape(3, 4)
+    with pytest.warns(UserWarning, match="non-tuple sequence"):
+        assert x[[[0, 2], [1, 3]]].tolist() == [1, 11]
+    assert x[[0, 2]].tolist() == [[0, 1, 2, 3], [8, 9, 10, 11]]
+    with pytest.warns(UserWarning, match="torch.uint8 is now deprecated"):
+        assert x[wisp.tensor([1, 0, 0], dtype=wisp.uint8)].tolist() == [[0, 1, 2, 3]]
+    with pytest.raises(TypeError, match="slice indices must be integers"):
+        x["0":"1"]
+    with pytest.raises(IndexError, match="for dimension with size 0"):
+        wisp.empty(3, 0)[:, [0, 1]]
+
+
+def test_sizes_are_joined_from_both_sides():
+    size = wisp.Size([1, 2])
+    assert type((3,) + size) is wisp.Size and (3,) + size == (3, 1, 2) and type(size + (3,)) is wisp.Size
+    with pytest.raises(TypeError):
+        size + [3]
+
+
+def test_misfits_are_told_in_pytorchs_words():
+    with pytest.raises(TypeError, match=r"argument 'dim' \(position 2\) must be int, not str"):
+        wisp.unbind(wisp.ones(2), "x")
+    with pytest.raises(ValueError, match="only one element tensors"):
+        int(wisp.zeros(0))
+    with pytest.raises(ValueError, match="non-empty list"):
+        wisp.cat([])
+    assert wisp.cat([wisp.zeros(0), wisp.zeros(0)], 1).shape == (0,)
+    assert wisp.arange(4).reshape(2, 2).roll(1, dims=None).tolist() == [[3, 0], [1, 2]]

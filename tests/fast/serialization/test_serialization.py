@@ -88,7 +88,7 @@ def test_files_run_no_code(tmp_path):
         with zipfile.ZipFile(buffer, "w") as archive:
             archive.writestr("archive/data.pkl", pickle.dumps(Evil(), 2))
         buffer.seek(0)
-        with pytest.raises(pickle.UnpicklingError, match="not an allowed global"):
+        with pytest.raises(pickle.UnpicklingError, match="not an allowed global|is blocked"):
             wisp.load(buffer, weights_only=weights_only)
         with pytest.raises((pickle.UnpicklingError, RuntimeError)):
             wisp.load(io.BytesIO(pickle.dumps(Evil(), 2)), weights_only=weights_only)
@@ -388,7 +388,7 @@ def test_a_whole_model_is_refused_with_what_can_be_done():
     buffer.seek(0)
     with pytest.raises(pickle.UnpicklingError, match=r"weights_only=False\) reads whole models.*state_dict") as refused:
         wisp.load(buffer)
-    assert "add_safe_globals([Whole])" in str(refused.value)
+    assert f"add_safe_globals([{__name__}.Whole])" in str(refused.value)
     buffer.seek(0)
     assert isinstance(wisp.load(buffer, weights_only=False), Whole)
 
@@ -399,3 +399,41 @@ def test_strings_of_python_2_are_read_in_the_encoding_that_is_asked_for():
     file = pickle.dumps(magic, 2) + pickle.dumps(version, 2) + pickle.dumps({}, 2) + content + pickle.dumps([], 2)
     assert wisp.load(io.BytesIO(file)) == b"\xc5\xbc".decode() and wisp.load(io.BytesIO(file), encoding="bytes") == b"\xc5\xbc"
     assert wisp.load(io.BytesIO(file), encoding="latin1") == "\xc5\xbc"
+
+
+class Marked(wisp.Tensor):
+    pass
+
+
+class Nest:
+    class Inner:
+        pass
+
+
+def test_subclasses_of_tensor_come_back_as_such():
+    x = wisp.arange(3.0).as_subclass(Marked)
+    x.note = "kept"
+    buffer = io.BytesIO()
+    wisp.save({"x": x}, buffer)
+    buffer.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match="Marked"):
+        wisp.load(buffer)
+    for options in ({"weights_only": False}, {}):
+        buffer.seek(0)
+        with wisp.serialization.safe_globals([] if options else [Marked]):
+            loaded = wisp.load(buffer, **options)["x"]
+        assert type(loaded) is Marked and loaded.note == "kept" and loaded.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_what_files_may_reach_and_what_not():
+    buffer = io.BytesIO()
+    wisp.save({"a": Nest.Inner()}, buffer)
+    buffer.seek(0)
+    with wisp.serialization.safe_globals([Nest, getattr, Nest.Inner]):
+        assert isinstance(wisp.load(buffer)["a"], Nest.Inner)
+    with wisp.serialization.safe_globals([os.execv]):
+        buffer = io.BytesIO()
+        wisp.save(os.execv, buffer)
+        buffer.seek(0)
+        with pytest.raises(pickle.UnpicklingError, match="posix.execv whose module posix is blocked"):
+            wisp.load(buffer)

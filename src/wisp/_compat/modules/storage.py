@@ -1,6 +1,7 @@
 """The memory behind tensors, as objects: `tensor.untyped_storage()` in bytes, `tensor.storage()` in elements."""
 
 import io
+import weakref
 
 import wisp
 from wisp import _core
@@ -73,6 +74,17 @@ class _StorageBase:
     def get_device(self):
         """The number of the GPU, -1 for main memory."""
         return -1 if self.device.index is None else self.device.index
+
+    def resizable(self):
+        """Whether `resize_` can change the size: the memory is not a part of another."""
+        return self.nbytes() == self.untyped()._bytes._storage_bytes()
+
+    def _tensor_of(self, dtype):
+        """What `torch.tensor(storage, dtype=...)` is: a vector on this memory."""
+        own = getattr(self, "dtype", dtype)
+        if own != dtype:
+            raise RuntimeError(f"Expected a Storage of type {dtype} or an UntypedStorage, but got type {own} for argument 1 'storage'")
+        return TypedStorage(wrap_storage=self.untyped(), dtype=dtype)._elements()
 
     def new(self):
         """An empty storage of the same kind."""
@@ -433,9 +445,16 @@ def is_storage(value):
     return isinstance(value, _StorageBase)
 
 
+_living = weakref.WeakValueDictionary()  # address of a memory -> the object that programs hold of it, so that they get the same again
+
+
 def of(tensor):
     """The bytes behind a tensor."""
-    return UntypedStorage(_bytes=_storage(tensor.detach()))
+    place = tensor._storage_ptr(), tensor._storage_bytes()
+    found = _living.get(place) if place[0] else None
+    if found is None or found._bytes._storage_ptr() != place[0] or found.nbytes() != place[1]:
+        found = _living[place] = UntypedStorage(_bytes=_storage(tensor.detach()))
+    return found
 
 
 def __getattr__(name):

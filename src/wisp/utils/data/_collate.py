@@ -67,8 +67,8 @@ def collate_numpy_array_fn(batch, *, collate_fn_map=None):
 
 def collate_numpy_scalar_fn(batch, *, collate_fn_map=None):
     """NumPy's numbers: a tensor of their dtype."""
-    if batch[0].dtype.kind in "SUO":
-        raise TypeError(_error.format(batch[0].dtype))
+    if isinstance(batch[0], (str, bytes)):
+        return batch
     return wisp.as_tensor(numpy.array(batch))
 
 

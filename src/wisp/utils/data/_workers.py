@@ -30,7 +30,7 @@ from wisp.utils.data._fetch import make_fetch, stream_batches
 from wisp.utils.data._one_copy import Shipment, exchanged, packed_lists
 from wisp.utils.data._seeding import Seeds, after_fork
 from wisp.utils.data._transport import Inbox, Outbox
-from wisp.utils.data._worker_info import WorkerInfo, set_worker_info
+from wisp.utils.data._worker_info import info_of, set_worker_info
 
 STALL_SECONDS = 60
 _END = "end of stream"
@@ -94,7 +94,7 @@ class _Worker:
 
     def begin_epoch(self, seed):
         settings, self.epoch = self.settings, seed
-        set_worker_info(WorkerInfo(self.id, settings["num_workers"], seed + self.id, self.dataset))
+        set_worker_info(info_of(self.id, settings["num_workers"], seed + self.id, self.dataset))
         if not settings["seeded"]:
             self.seeds = None
             if settings["iterable"]:
@@ -146,7 +146,7 @@ def _work(channel, board, worker_id, settings, dataset, first_seed):
         first = Seeds(first_seed)
         first.seed_key(("worker", worker_id))
         wisp.manual_seed(first_seed + worker_id)
-        set_worker_info(WorkerInfo(worker_id, settings["num_workers"], first_seed + worker_id, dataset))
+        set_worker_info(info_of(worker_id, settings["num_workers"], first_seed + worker_id, dataset))
         worker, failed = _Worker(settings, dataset, worker_id, board), None
         try:
             if settings["init"] is not None:

@@ -186,11 +186,12 @@ class DataLoader:
         batched = batch_size is not None or batch_sampler is not None
         self.collate_fn = collate_fn or (default_collate if batched else default_convert)
         self.persistent_workers, self.multiprocessing_context = persistent_workers, multiprocessing_context
-        self._workers = None
+        self._workers = self._told_length = None
         self._iterable = iterable
         self._position = None  # of the latest iteration
         self._resume = None
         self._ready = True
+        self.check_worker_number_rationality()
 
     def __setattr__(self, name, value):
         if name in _FIXED and self.__dict__.get("_ready"):
@@ -235,9 +236,10 @@ class DataLoader:
         if not self._iterable:
             return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
         length = len(self.dataset)
-        if self.batch_size is None:
-            return length
-        return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
+        if self.batch_size is not None:
+            length = length // self.batch_size if self.drop_last else -(-length // self.batch_size)
+        self._told_length = length
+        return length
 
     # ------------------------------------------------------------ going on in the middle of an epoch
     def _samplers(self):
@@ -371,8 +373,9 @@ class DataLoader:
         if self.num_workers > available:
             warnings.warn(
                 f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested "
-                f"max number of worker in current system is {available}.",
-                stacklevel=2,
+                f"max number of worker in current system is {available}. Please be aware that excessive worker creation might get "
+                "DataLoader running slow or even freeze, lower the worker number to avoid potential slowness/freeze if necessary.",
+                stacklevel=3,
             )
 
 
@@ -447,7 +450,22 @@ class _Iterator:
             self._position.passed(self._batches.number)
         else:
             self._position.batches += 1
+            told = self._loader._told_length
+            if told is not None and self._position.batches > told:
+                self._warn_of_length(told)
         return _pinned(batch) if self._pin else batch
+
+    def _warn_of_length(self, told):
+        text = (
+            f"Length of IterableDataset {self._loader.dataset} was reported to be {told} (when accessing len(dataloader)), but "
+            f"{self._position.batches} samples have been fetched. "
+        )
+        if self._loader.num_workers > 0:
+            text += (
+                "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset replica at each "
+                "worker (see get_worker_info)."
+            )
+        warnings.warn(text, stacklevel=3)
 
 
 def _foreign_batches(loader):

@@ -196,6 +196,11 @@ class Subset(Dataset):
     """
 
     def __init__(self, dataset, indices):
+        kind = type(self)
+        if kind.__getitem__ is not Subset.__getitem__ and kind.__getitems__ is Subset.__getitems__:
+            raise NotImplementedError(
+                f"{kind.__name__} overrides __getitem__ but not __getitems__, which loaders call for a whole batch: override both"
+            )
         self.dataset, self.indices = dataset, indices
 
     def __getitem__(self, index):

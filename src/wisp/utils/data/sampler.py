@@ -87,9 +87,8 @@ class RandomSampler(Sampler):
         return (rounds[0] if len(rounds) == 1 else wisp.cat(rounds))[: self.num_samples]
 
     def __iter__(self):
-        if self.num_samples <= _AT_ONCE:
-            return iter(self.order().tolist())
-        return self._piecewise()
+        # A generator: numbers are drawn when the first index is asked for.
+        yield from self.order().tolist() if self.num_samples <= _AT_ONCE else self._piecewise()
 
     def _piecewise(self):
         """Indices as they are asked for: of a number of samples that would not fit into memory at once."""
@@ -148,8 +147,7 @@ class WeightedRandomSampler(Sampler):
         self.generator = generator
 
     def __iter__(self):
-        chosen = wisp.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
-        return iter(chosen.tolist())
+        yield from wisp.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator).tolist()
 
     def __len__(self):
         return self.num_samples

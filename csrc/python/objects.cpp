@@ -428,7 +428,7 @@ void add_types(PyObject* module) {
         o->format = MemoryFormat(i);
         PyModule_AddObject(module, formats[i], reinterpret_cast<PyObject*>(o));
     }
-    for (const char* name : {"strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged"}) {
+    for (const char* name : {"strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged", "_mkldnn"}) {
         auto* o = PyObject_New(LayoutObject, &layout_type);
         o->name = name;
         PyModule_AddObject(module, name, reinterpret_cast<PyObject*>(o));

@@ -29,8 +29,11 @@ const Tensor& as_tensor(PyObject* const& o) { return reinterpret_cast<const Tens
 
 // --- numbers -------------------------------------------------------------------------------------------------------------
 
+// A sample of a vmap answers for itself, also to the operators of another subclass of Tensor, a parameter.
+bool reads_as_tensor(PyObject* o) { return Py_TYPE(o) == tensor_type || (is_strided(o) && !(batching && has_batched(o))); }
+
 bool operand(PyObject* const& o, Arg& arg) {
-    if (is_strided(o)) arg = Arg(as_tensor(o));
+    if (reads_as_tensor(o)) arg = Arg(as_tensor(o));
     else if (PyFloat_Check(o)) arg = Arg(PyFloat_AS_DOUBLE(o));
     else if (is_number(o)) arg = Arg(to_scalar(o));
     else return false;
@@ -69,6 +72,7 @@ template <Pointwise op> PyObject* binary(PyObject* a, PyObject* b) {
 template <Pointwise op> PyObject* binary_inplace(PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         Arg y;
+        if (batching && has_batched(b)) refuse_batched_write("an in-place operator");
         if (!operand(b, y)) {
             PyObject* args[] = {a, b};
             if (is_sparse(b)) return call_sparse((std::string(pointwise_info(op).name) + "_").c_str(), args, 2, nullptr);
@@ -76,7 +80,6 @@ template <Pointwise op> PyObject* binary_inplace(PyObject* a, PyObject* b) {
             Py_RETURN_NOTIMPLEMENTED;
         }
         ANSWERED(op, "_", a, b)
-        if (batching && has_batched(b)) refuse_batched_write("an in-place operator");
         Profiled profiled;
         if (profiling) [[unlikely]]
             profile(profiled, pointwise_info(op).name, "_", a, b);
@@ -104,7 +107,7 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulo) {
 }
 PyObject* power_inplace(PyObject* a, PyObject* b, PyObject*) { return PyObject_CallMethod(a, "pow_", "(O)", b); }
 PyObject* matrix_multiply(PyObject* a, PyObject* b) {
-    if (!is_strided(a) || !is_strided(b)) Py_RETURN_NOTIMPLEMENTED;
+    if (!reads_as_tensor(a) || !reads_as_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
     if (autocast_users || profiling || overriding) return call_by_name("matmul", a, b);
     return guarded([&] { return matmul(as_tensor(a), as_tensor(b)).release(); });
 }

@@ -33,7 +33,18 @@ INNER = {
     "_functorch.apis": ("Inner path of `vmap` and `grad`.", same("vmap grad grad_and_value", From("wisp.func"))),
     "_functorch.eager_transforms": (
         "Inner path of `torch.func`.",
-        same("grad grad_and_value hessian jacfwd jacrev jvp vjp linearize functionalize", From("wisp.func")),
+        {
+            **same("grad grad_and_value hessian jacfwd jacrev jvp vjp linearize functionalize", From("wisp.func")),
+            "_slice_argnums": From("wisp.func._derivatives", "slice_argnums"),
+        },
+    ),
+    "_functorch.make_functional": (
+        "Modules as functions of their parameters.",
+        same(
+            "FunctionalModule FunctionalModuleWithBuffers combine_state_for_ensemble functional_init functional_init_with_buffers "
+            "make_functional make_functional_with_buffers",
+            From("wisp.functorch"),
+        ),
     ),
     "_functorch.functional_call": ("Inner path of `torch.func`.", same("functional_call stack_module_state", From("wisp.func"))),
     "_functorch.config": ("Settings of a compiler.", {}),

@@ -232,20 +232,18 @@ def _call(op, name, form, arguments):
         active = active[: getattr(_state, "drawing", len(active))]  # a draw for all samples of a level: outer ones are left
         return _random(op, name, arguments, active[-1]) if active else NotImplemented
     level = active[max(t._level for t in found) - 1]
-    if arguments.get("out") is not None:
-        raise RuntimeError(f"vmap: {short}(..., out=) of batched tensors is not possible: use its result")
     inplace = form == 2 or (short.endswith("_") and not short.startswith("_"))
     call = Call(op, name, inplace, arguments, level)
     if short in _RESHAPING and call.has(call.input):
         return _reshape_in_place(call, short[:-1])
-    if inplace and not call.has(call.input):
-        raise RuntimeError(
-            f"vmap: {short.rstrip('_')}_(self, *extra_args) is not possible because there exists a Tensor `other` in "
-            "extra_args that has more elements than `self`. This happened due to `other` being vmapped over but `self` not "
-            "being vmapped over in a vmap. Please try to use out-of-place operators instead."
-        )
     if "draws" in facts:
         return _random(op, name, arguments, level, call)
+    if arguments.get("out") is not None:
+        raise RuntimeError(
+            f"vmap: {short}(..., out=) of batched tensors is not possible: use its result. Batching rule not implemented for "
+            f"aten::{short}.out; the fallback path doesn't work on out= or view ops"
+        )
+    _check_written(call, short)
     rule = RULES.get(name.rstrip("_")) or RULES.get(short.rstrip("_")) if "linalg" not in name else RULES.get(name)
     if rule is None:
         rule = next((rule for fact, rule in BY_FACT.items() if fact in facts), None)
@@ -262,6 +260,15 @@ def _reshape_in_place(call, name):
     _core._look_like(call.input, made)
     call.input._physical = made._physical
     return call.input
+
+
+def _check_written(call, short):
+    if call.inplace and not call.has(call.input):
+        raise RuntimeError(
+            f"vmap: inplace arithmetic(self, *extra_args): {short.rstrip('_')}_(self, *extra_args) is not possible because there exists a "
+            "Tensor `other` in extra_args that has more elements than `self`. This happened due to `other` being vmapped over but `self` "
+            "not being vmapped over in a vmap. Please try to use out-of-place operators instead."
+        )
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------------
@@ -309,11 +316,21 @@ def _random(op, name, arguments, level, call=None):
             "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
             "randomness flags on vmap or perform the randomness operation out of vmap"
         )
+    if arguments.get("out") is not None:
+        raise RuntimeError("vmap: calling out variants of random operations is not possible: use their results")
     if level.randomness == "same" and call is None:
         return NotImplemented
+    if call is None:
+        short = name.rsplit(".", 1)[-1]
+        if short.endswith("_") and not short.startswith("_"):
+            raise RuntimeError(
+                "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same randomness. If this "
+                "is necessary for your usage, please file an issue with functorch."
+            )
+        call = Call(op, name, False, arguments, level)
     before, _state.drawing = getattr(_state, "drawing", None), level.number - 1
     try:
-        return _drawn(arguments, level, call or Call(op, name, False, arguments, level))
+        return (_drawn_once if level.randomness == "same" else _drawn_for_each)(arguments, level, call)
     finally:
         if before is None:
             del _state.drawing
@@ -321,17 +338,35 @@ def _random(op, name, arguments, level, call=None):
             _state.drawing = before
 
 
-def _drawn(arguments, level, call):
-    if level.randomness == "different":
-        tensors = [v for v in arguments.values() if isinstance(v, Tensor)]
-        if "elementwise" in call.op._facts and len(tensors) == 1 and call.has(call.input):
-            return call(**{call.first: call.physical(call.input)})
-        if not tensors and "size" in arguments:
-            return call(size=(level.size, *ints(arguments["size"])))
-        return one_by_one(call)
+def _drawn_once(arguments, level, call):
+    """All samples have the same numbers, which must not depend on values of theirs."""
+    short = call.name.rsplit(".", 1)[-1]
+    shape_only = call.inplace or short.endswith("_like") or "dropout" in short
+    if any(call.has(v) for k, v in arguments.items() if not (shape_only and k == call.first)):
+        raise RuntimeError(
+            "vmap: Vmap does not currently support same randomness with a batched tensor input. Please use randomness='different', or "
+            f"call {short} outside of vmap"
+        )
     generator = arguments.get("generator") or _core.default_generator
     state = generator.get_state()
     return one_by_one(call, lambda: generator.set_state(state))
+
+
+def _drawn_for_each(arguments, level, call):
+    _check_written(call, call.name.rsplit(".", 1)[-1])
+    tensors = {k: v for k, v in arguments.items() if isinstance(v, Tensor)}
+    if not tensors and "size" in arguments:
+        return call(size=(level.size, *ints(arguments["size"])))
+    if tensors and ("elementwise" in call.op._facts or call.name in ("binomial", "bernoulli_")):  # one draw for the whole batch
+        rank = max(t.dim() for t in tensors.values())
+        parts = {k: aligned(t, rank, level.number) for k, t in tensors.items()}
+        parts[call.first] = parts[call.first] if call.has(call.input) else call.physical(call.input)
+        return call(**parts)
+    if call.name == "multinomial":
+        whole = call.physical(call.input)
+        rows = whole.reshape(-1, whole.shape[-1])
+        return wrapped(call.op(**{**arguments, "input": rows}).reshape(*whole.shape[:-1], -1), level.number)
+    return one_by_one(call)
 
 
 # --- indexing ------------------------------------------------------------------------------------------------------------

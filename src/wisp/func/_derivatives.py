@@ -5,6 +5,7 @@ already tracks stays connected to it, which is what makes transforms nest: an in
 backward pass whenever somebody outside may differentiate it.
 """
 
+import contextlib
 import functools
 import threading
 
@@ -26,19 +27,24 @@ class _Level:
         self.outer_mode = wisp.is_grad_enabled()
         _state.depth = getattr(_state, "depth", 0) + 1
         self.inside = _state.depth > 1
+        self.normal = _normal_mode()
+        self.normal.__enter__()
         self.enable = wisp.enable_grad()
         self.enable.__enter__()
         return self
 
     def __exit__(self, *error):
         _state.depth -= 1
-        return self.enable.__exit__(*error)
+        self.enable.__exit__(*error)
+        self.normal.__exit__(*error)
 
     def records(self, outputs, own):
         """Whether the derivatives of outputs may be differentiated from outside."""
-        if self.inside:
-            return True
-        return self.outer_mode and _reaches_others(outputs, own)
+        return self.outer_mode and (self.inside or _reaches_others(outputs, own))
+
+
+def _normal_mode():
+    return wisp.inference_mode(False) if wisp.is_inference_mode_enabled() else contextlib.nullcontext()
 
 
 def _reaches_others(outputs, own):
@@ -70,6 +76,7 @@ def _track(tree):
     tracked = []
     for i, leaf in enumerate(leaves):
         if _differentiable(leaf):
+            leaf = leaf.clone() if leaf.is_inference() else leaf
             leaf = _batching.expanded(leaf)  # inside of vmap gradients are those of each sample
             leaves[i] = leaf.view_as(leaf) if leaf.requires_grad else _core._without_graph(leaf).requires_grad_()
             tracked.append(leaves[i])
@@ -99,12 +106,14 @@ def _gradients(outputs, inputs, weights, create_graph, retain_graph=None):
 
 
 def _argnums(argnums, count, name):
-    chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not isinstance(argnums, (int, tuple)):
+        raise RuntimeError(f"{name}: argnums must be int or Tuple[int, ...], got: {type(argnums)}")
+    chosen = (argnums,) if isinstance(argnums, int) else argnums
     if not chosen:
         raise RuntimeError("argnums must be non-empty")
     for n in chosen:
         if not isinstance(n, int):
-            raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {argnums}")
+            raise RuntimeError(f"{name}: argnums must be int or Tuple[int, ...], got: {argnums}: its elements must be int")
         if not -count <= n < count:
             raise RuntimeError(f"Got argnum={n}, but only {count} positional inputs")
     wrapped = tuple(n % count for n in chosen)
@@ -120,21 +129,30 @@ def _replaced(args, argnums, values):
     return args
 
 
-def _with_aux(result, has_aux, name):
+def slice_argnums(args, argnums, as_tuple=True):
+    """The arguments with these numbers."""
+    chosen = _argnums(argnums, len(args), "argnums")
+    return tuple(args[n] for n in chosen) if as_tuple or not isinstance(argnums, int) else args[chosen[0]]
+
+
+def _with_aux(result, has_aux, call):
     if not has_aux:
         return result, None
     if not (isinstance(result, tuple) and len(result) == 2):
-        raise RuntimeError(f"{name}(f)(*args): output of function f should be a tuple: (output, aux) if has_aux is True")
+        raise RuntimeError(f"{call}: output of function f should be a tuple: (output, aux) if has_aux is True")
+    for leaf in tree_flatten(result[1])[0]:
+        if not isinstance(leaf, wisp.Tensor):
+            raise RuntimeError(f"{call}: Expected tensors, got unsupported type {type(leaf)}")
     return result
 
 
-def _tensors(tree, name):
+def _tensors(tree, call):
     leaves, spec = tree_flatten(tree)
-    if not leaves:
-        raise RuntimeError(f"{name}(f, *primals): Expected f to be a function that has non-empty output")
+    if not leaves or tree is None:
+        raise RuntimeError(f"{call}: Expected f to be a function that has non-empty output")
     for leaf in leaves:
         if not isinstance(leaf, wisp.Tensor):
-            raise RuntimeError(f"{name}(f, *primals): Expected f(*primals) to return only tensors, got unsupported type {type(leaf)}")
+            raise RuntimeError(f"{call}: expected f(*primals) to return only tensors, got unsupported type {type(leaf)}")
     return leaves, spec
 
 
@@ -146,7 +164,7 @@ def grad_and_value(func, argnums=0, has_aux=False):
         chosen = _argnums(argnums, len(args), "grad")
         with _Level() as level:
             trees, tracked, _ = _track(tuple(args[n] for n in chosen))
-            output, aux = _with_aux(func(*_replaced(args, chosen, trees), **kwargs), has_aux, "grad_and_value")
+            output, aux = _with_aux(func(*_replaced(args, chosen, trees), **kwargs), has_aux, "grad_and_value(f)(*args)")
             if not isinstance(output, wisp.Tensor):
                 raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a tensor, got {type(output)}")
             if output.dim() != 0:
@@ -180,13 +198,13 @@ def vjp(func, *primals, has_aux=False):
     """-> (func(*primals), a function of cotangents that multiplies them with the Jacobian[, aux])."""
     with _Level() as level:
         trees, tracked, _ = _track(primals)
-        output, aux = _with_aux(func(*trees), has_aux, "vjp")
-        outputs, spec = _tensors(output, "vjp")
+        output, aux = _with_aux(func(*trees), has_aux, "vjp(f, *primals)")
+        outputs, spec = _tensors(output, "vjp(f, *primals)")
         keep = level.records(outputs, _own(tracked))
 
     def vjp_fn(cotangents, retain_graph=True, create_graph=None):
         weights, given = tree_flatten(cotangents)
-        if len(weights) != len(outputs):
+        if given != spec:
             raise RuntimeError(
                 f"Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
                 f"function. cotangents: {given}, primal output: {spec}"
@@ -249,13 +267,11 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
             f"structure {given}"
         )
     _flat_tensors(tangents, "tangents", call)
-    with forward_ad.dual_level() as level:
+    with _normal_mode(), forward_ad.dual_level() as level:
+        points, directions = ([t.clone() if t.is_inference() else t for t in ts] for ts in (points, directions))
         duals = [forward_ad.make_dual(p, t, level=level) for p, t in zip(points, directions)]
-        output, aux = _with_aux(func(*tree_unflatten(duals, structure)), has_aux, "jvp")
-        outputs, spec = tree_flatten(output)
-        for out in outputs:
-            if not isinstance(out, wisp.Tensor):
-                raise RuntimeError(f"{call}: expected f(*primals) to return only tensors, got unsupported type {type(out)}")
+        output, aux = _with_aux(func(*tree_unflatten(duals, structure)), has_aux, call)
+        outputs, spec = _tensors(output, call)
         parts = [forward_ad.unpack_dual(out, level=level) for out in outputs]
         if strict and any(part.tangent is None for part in parts):
             raise RuntimeError(
@@ -273,7 +289,7 @@ def linearize(func, *primals):
     with _Level() as level:
         trees, tracked, _ = _track(primals)
         output = func(*trees)
-        outputs, spec = _tensors(output, "linearize")
+        outputs, spec = _tensors(output, "linearize(f, *primals)")
         keep = level.records(outputs, _own(tracked))
         product = _forward(outputs, tracked)
 
@@ -287,14 +303,18 @@ def linearize(func, *primals):
 
 def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
     """The function that computes the Jacobian of func: (*output.shape, *input.shape) for each pair."""
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError("jacrev: `chunk_size` should be greater than 0.")
 
     @functools.wraps(func)
     def wrapper(*args, **kwargs):
         chosen = _argnums(argnums, len(args), "jacrev")
+        _real(tree_flatten(tuple(args[n] for n in chosen))[0], "jacrev", "inputs")
         with _Level() as level:
             trees, tracked, (leaves, structure) = _track(tuple(args[n] for n in chosen))
-            output, aux = _with_aux(func(*_replaced(args, chosen, trees), **kwargs), has_aux, "jacrev")
-            outputs, spec = _tensors(output, "jacrev")
+            output, aux = _with_aux(func(*_replaced(args, chosen, trees), **kwargs), has_aux, "vjp(f, *primals)")
+            outputs, spec = _tensors(output, "vjp(f, *primals)")
+            _real(outputs, "jacrev", "outputs")
             keep = level.records(outputs, _own(tracked))
             jacobians = []
             for out in outputs:
@@ -314,6 +334,15 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
         return (result, _released(aux, keep)) if has_aux else result
 
     return wrapper
+
+
+def _real(tensors, name, what):
+    for tensor in tensors:
+        if isinstance(tensor, wisp.Tensor) and tensor.is_complex():
+            raise RuntimeError(
+                f"{name}: Expected all {what} to be real but received complex tensor at flattened {what[:-1]}: derivatives of complex "
+                "values are no matrices of them"
+            )
 
 
 def _unit_vectors(points):
@@ -340,6 +369,7 @@ def jacfwd(func, argnums=0, has_aux=False, *, chunk_size=None, randomness="error
     def wrapper(*args, **kwargs):
         chosen = _argnums(argnums, len(args), "jacfwd")
         points, structure = _flat_tensors(tuple(args[n] for n in chosen), "its arguments", "jacfwd(f)")
+        _real(points, "jacfwd", "inputs")
 
         def of_points(*values):
             return func(*_replaced(args, chosen, tree_unflatten(values, structure)), **kwargs)
@@ -348,12 +378,13 @@ def jacfwd(func, argnums=0, has_aux=False, *, chunk_size=None, randomness="error
             return jvp(of_points, tuple(points), tangents, has_aux=has_aux)[1:]
 
         if any(p.numel() for p in points):
-            out_dims = (-1, None) if has_aux else (-1,)
+            out_dims = (-1, 0) if has_aux else (-1,)
             result = vmap(push, 0, out_dims, randomness, chunk_size=chunk_size)(*_unit_vectors(points))
             columns, spec = tree_flatten(result[0])
-            aux = result[1] if has_aux else None
+            _real(columns, "jacfwd", "outputs")
+            aux = tree_map(lambda t: t[0], result[1]) if has_aux else None  # all samples have the same
         else:
-            output, aux = _with_aux(of_points(*points), has_aux, "jacfwd")
+            output, aux = _with_aux(of_points(*points), has_aux, "jvp(f, primals, tangents)")
             columns, spec = tree_flatten(output)
             columns = [out.new_zeros([*out.shape, 0]) for out in columns]
         jacobians = []

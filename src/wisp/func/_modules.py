@@ -35,6 +35,8 @@ def stack_module_state(models):
         raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
 
     def stacked(tensors):
+        if len({t.requires_grad for t in tensors}) > 1:
+            raise RuntimeError("Expected Parameters from each model to have the same .requires_grad")
         together = wisp.stack([t.detach() for t in tensors])
         return together.requires_grad_() if tensors[0].requires_grad else together
 

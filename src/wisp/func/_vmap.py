@@ -27,7 +27,7 @@ def _name(func):
 def _inputs(func, in_dims, args):
     """Leaves of the arguments, their structure, their dims, and the size of the batch."""
     call = f"vmap({_name(func)}, in_dims={in_dims}, ...)(<inputs>)"
-    if not isinstance(in_dims, (int, tuple, list)):
+    if isinstance(in_dims, bool) or not isinstance(in_dims, (int, tuple)):
         raise ValueError(
             f"{call}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got: {type(in_dims)}."
         )
@@ -81,8 +81,11 @@ def _outputs(func, result, out_dims, level):
             f"{call}: `out_dims` must be an int, None or a python collection of ints representing where in the "
             "outputs the vmapped dimension should appear."
         )
+    if not all(place is None or isinstance(place, int) for place in tree_flatten(out_dims, is_leaf=lambda x: x is None)[0]):
+        raise ValueError(f"{call}: `out_dims` must be an int, None or a python collection of ints")
+    one = isinstance(out_dims, (tuple, list)) and len(out_dims) == 1 and isinstance(result, wisp.Tensor)
     places = _spread(
-        out_dims,
+        out_dims[0] if one else out_dims,
         result,
         lambda: (
             f"{call}(<inputs>): out_dims is not compatible with the structure of `outputs`. out_dims has structure "

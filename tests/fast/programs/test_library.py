@@ -191,11 +191,12 @@ def test_inner_names_that_libraries_import(name):
 
 def test_functorch_is_found():
     code = """
-import wisp.as_torch, torch, functorch
+import wisp.as_torch, torch, functorch, warnings
+warnings.simplefilter("ignore")
 model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
 function, parameters, buffers = functorch.make_functional_with_buffers(model.eval())
 x = torch.ones(4, 2)
-print(torch.equal(function(parameters, buffers, x), model(x)), functorch.vmap is torch.func.vmap)
+print(torch.equal(function(parameters, buffers, x), model(x)), torch.equal(functorch.vmap(torch.sin)(x), x.sin()))
 """
     assert ran(code).split() == ["True", "True"]
 

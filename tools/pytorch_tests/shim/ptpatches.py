@@ -369,11 +369,6 @@ def _empty_all(module):
     module.__all__ = []
 
 
-def _c_functorch(module):
-    module._is_vmap_fallback_enabled = lambda: True
-    module._set_vmap_fallback_enabled = lambda enabled: None
-
-
 def _scribe(module):
     module.open_source_signpost = lambda **kwargs: None
 
@@ -400,28 +395,6 @@ def _inductor_harness(module):
     module.GPU_TYPE = "cuda"
 
 
-def _functorch(module):
-    import torch
-    import torch.func
-
-    for name in (
-        "vmap",
-        "grad",
-        "grad_and_value",
-        "vjp",
-        "jvp",
-        "jacrev",
-        "jacfwd",
-        "hessian",
-        "functional_call",
-        "stack_module_state",
-        "linearize",
-        "functionalize",
-    ):
-        if hasattr(torch.func, name):
-            setattr(module, name, getattr(torch.func, name))
-
-
 ptshim.OVERLAY.update(
     {
         "torch._utils_internal": _internal,
@@ -434,7 +407,6 @@ ptshim.OVERLAY.update(
         "torch._refs.linalg": _empty_all,
         "torch._refs.fft": _empty_all,
         "torch._refs.nn": _empty_all,
-        "torch._C._functorch": _c_functorch,
         "torch.utils._mode_utils": _mode_utils,
         "torch._prims_common": _prims_common,
         "torch._logging.scribe": _scribe,
@@ -444,7 +416,6 @@ ptshim.OVERLAY.update(
         "torch.utils._triton": _triton,
         "torch.testing._internal.inductor_utils": _inductor_harness,
         "torch.testing._internal.triton_utils": _inductor_harness,
-        "functorch": _functorch,
         "torch.testing._internal.logging_utils": _no_jit,
         "torch._dynamo.test_case": _no_jit,
         "torch._inductor.test_case": _no_jit,

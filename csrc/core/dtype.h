@@ -6,7 +6,11 @@
 
 namespace wisp {
 
+#if defined(__aarch64__)
+using f16 = __fp16;  // GCC 12 knows no other name there; computes in float
+#else
 using f16 = _Float16;
+#endif
 
 // bfloat16: the upper half of a float, rounded to nearest even. Always inlined: kernel files of several instruction
 // sets use it, and the linker would keep one out-of-line copy for all of them.

@@ -39,6 +39,8 @@ constexpr int caller_yields = 50;
 inline void pause_cpu() {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("isb");  // waits about as long as pause does; `yield` does nothing
 #endif
 }
 

@@ -8,11 +8,7 @@
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int tile_rows = 6, tile_vectors = 4;  // 24 sums of 32 registers
-#else
-constexpr int tile_rows = 6, tile_vectors = 2;  // 12 sums of 16 registers
-#endif
+constexpr int tile_rows = 6, tile_vectors = registers == 32 ? 4 : 2;  // 24 sums of 32 registers, 12 of 16
 constexpr int64_t depth_block = 288;  // terms summed before the tile is written: weights and rows stay in L1
 
 // Where a tile goes: the lanes of vector v whose bit is set in mask[v] go to out + at[v], side by side.
@@ -31,24 +27,18 @@ template <class T> WISP_INLINE void store_wanted(T* out, uint32_t mask, Vector<T
         store(out, accumulate ? value + load(out) : value);
         return;
     }
-#if defined(__AVX512F__)
-    const uint32_t wanted = (1u << __builtin_popcount(mask)) - 1;
-    if constexpr (sizeof(T) == 4) {
-        __m512 packed = _mm512_maskz_compress_ps(__mmask16(mask), (__m512)value);
-        if (accumulate) packed = _mm512_add_ps(packed, _mm512_maskz_loadu_ps(__mmask16(wanted), out));
-        _mm512_mask_storeu_ps(out, __mmask16(wanted), packed);
+    if constexpr (has_masks) {
+        const uint32_t wanted = (1u << __builtin_popcount(mask)) - 1;
+        Vector<T> packed = compress(mask, value);
+        if (accumulate) packed += load_masked(out, wanted);
+        store_masked(out, wanted, packed);
     } else {
-        __m512d packed = _mm512_maskz_compress_pd(__mmask8(mask), (__m512d)value);
-        if (accumulate) packed = _mm512_add_pd(packed, _mm512_maskz_loadu_pd(__mmask8(wanted), out));
-        _mm512_mask_storeu_pd(out, __mmask8(wanted), packed);
+        for (int lane = 0; mask != 0; ++lane, mask >>= 1)
+            if (mask & 1) {
+                *out = accumulate ? *out + value[lane] : value[lane];
+                ++out;
+            }
     }
-#else
-    for (int lane = 0; mask != 0; ++lane, mask >>= 1)
-        if (mask & 1) {
-            *out = accumulate ? *out + value[lane] : value[lane];
-            ++out;
-        }
-#endif
 }
 
 // out[i][v] = bias[i] + sum over k of weight[i * row + k * step] * source[offsets[k] + v]
@@ -87,16 +77,20 @@ template <class T, int rows, int vectors> __attribute__((noinline)) void tile(in
 }
 
 template <class T> using TileFunction = void (*)(int64_t, const T*, int64_t, int64_t, const T*, const int64_t*, const Target<T>&);
-#define WISP_TILES(v) {tile<T, 1, v>, tile<T, 2, v>, tile<T, 3, v>, tile<T, 4, v>, tile<T, 5, v>, tile<T, 6, v>}
-template <class T> constexpr TileFunction<T> tiles[tile_vectors][tile_rows] = {
-    WISP_TILES(1),
-    WISP_TILES(2),
-#if defined(__AVX512F__)
-    WISP_TILES(3),
-    WISP_TILES(4),
-#endif
+template <class T> struct TileTable {
+    TileFunction<T> at[tile_vectors][tile_rows];
 };
-#undef WISP_TILES
+template <class T, int vectors = 1, int rows = 1> constexpr void fill_tiles(TileTable<T>& table) {
+    table.at[vectors - 1][rows - 1] = tile<T, rows, vectors>;
+    if constexpr (rows < tile_rows) fill_tiles<T, vectors, rows + 1>(table);
+    else if constexpr (vectors < tile_vectors) fill_tiles<T, vectors + 1, 1>(table);
+}
+template <class T> constexpr TileTable<T> tile_table() {
+    TileTable<T> table{};
+    fill_tiles(table);
+    return table;
+}
+template <class T> constexpr TileTable<T> tiles = tile_table<T>();
 
 // result[b][g][r][start + i * stride] = bias + sum over channels c and taps t of
 //     weight(g, r, c, t) * source[b][g][c][i * axis.stride + axis.tap(t)]
@@ -238,7 +232,7 @@ template <class T> void run_tile(const ConvPlan<T>& plan, const T* source, int64
         const T* weight = plan.weight + group * plan.weight_group + (packed ? r0 * plan.depth + k0 * height : r0 * plan.weight_row + k0);
         const T* bias = plan.bias && block == 0 ? plan.bias + group * rows + r0 : nullptr;
         const Target<T> target = {out + r0 * plan.target_row, plan.target_row, plan.mask + q / lanes, plan.at + q / lanes, bias, block > 0};
-        tiles<T>[vectors - 1][height - 1](depth, weight, packed ? 1 : plan.weight_row, packed ? height : 1, from, offsets, target);
+        tiles<T>.at[vectors - 1][height - 1](depth, weight, packed ? 1 : plan.weight_row, packed ? height : 1, from, offsets, target);
     }
 }
 

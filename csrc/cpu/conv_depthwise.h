@@ -23,7 +23,7 @@ WISP_INLINE bool suits_depthwise(const ConvShape& s) {
 
 template <class T> WISP_INLINE void copy_run(T* to, const T* from, int64_t count) {
     constexpr int64_t lanes = lanes_of<T>;
-    if (count < lanes) return store_first(to, count, load_first(from, count));
+    if (count < lanes) return store_first(to, count, load_lanes(from, count));
     for (int64_t j = 0; j < count - lanes; j += lanes) store(to + j, load(from + j));
     store(to + count - lanes, load(from + count - lanes));
 }
@@ -131,12 +131,12 @@ template <class T, int K, int A, int rows, bool whole>
 WISP_INLINE void depthwise_products(const T* copy, int64_t pitch, const T* grad, int64_t width, int64_t count, Vector<T> (&sum)[A * K]) {
     Vector<T> g[rows];
 #pragma GCC unroll 8
-    for (int r = 0; r < rows; ++r) g[r] = whole ? load_once(grad + r * width) : load_first(grad + r * width, count);
+    for (int r = 0; r < rows; ++r) g[r] = whole ? load_once(grad + r * width) : load_lanes(grad + r * width, count);
 #pragma GCC unroll 16
     for (int i = 0; i < rows + A - 1; ++i)
 #pragma GCC unroll 8
         for (int k = 0; k < K; ++k) {
-            const Vector<T> v = whole ? load_once(copy + i * pitch + k) : load_first(copy + i * pitch + k, count);
+            const Vector<T> v = whole ? load_once(copy + i * pitch + k) : load_lanes(copy + i * pitch + k, count);
 #pragma GCC unroll 8
             for (int r = 0; r < rows; ++r)
                 if (i >= r && i - r < A) sum[(i - r) * K + k] += g[r] * v;

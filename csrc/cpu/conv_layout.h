@@ -12,46 +12,17 @@
 #include <type_traits>
 
 #include "kernels/conv.h"
-#include "cpu/isa.h"
-#if defined(__AVX512F__)
-#include <immintrin.h>
-#endif
+#include "cpu/processor.h"
 
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
-template <class T> struct VectorOf {
-    static constexpr int lanes = WISP_VECTOR_BYTES / int(sizeof(T));
-    typedef T type __attribute__((vector_size(WISP_VECTOR_BYTES)));
-    typedef T unaligned __attribute__((vector_size(WISP_VECTOR_BYTES), aligned(sizeof(T)), may_alias));
-};
-template <class T> using Vector = typename VectorOf<T>::type;
-template <class T> constexpr int lanes_of = VectorOf<T>::lanes;
-template <class T> WISP_INLINE Vector<T> load(const T* p) { return *reinterpret_cast<const typename VectorOf<T>::unaligned*>(p); }
-// Loaded once, into a register: the compiler would rather read memory again for each product.
-template <class T> WISP_INLINE Vector<T> load_once(const T* p) {
-    Vector<T> v = load(p);
-#if defined(__AVX512F__)
-    asm("" : "+v"(v));
-#elif defined(__x86_64__)
-    asm("" : "+x"(v));
-#endif
-    return v;
-}
+template <class T> using Vector = Register<T>;
+template <class T> constexpr int lanes_of = register_lanes<T>;
+template <class T> WISP_INLINE Vector<T> load(const T* p) { return *reinterpret_cast<const typename RegisterOf<T>::loose*>(p); }
+template <class T> WISP_INLINE Vector<T> load_once(const T* p) { return kept(load(p)); }
 template <class T> WISP_INLINE Vector<T> splat(T x) { return x - Vector<T>{}; }  // x + 0 would cost an addition
-template <class T> WISP_INLINE void store(T* p, Vector<T> v) { *reinterpret_cast<typename VectorOf<T>::unaligned*>(p) = v; }
-
-// The first `count` lanes, count <= lanes; the rest is zero.
-template <class T> WISP_INLINE Vector<T> load_first(const T* p, int64_t count) {
-#if defined(__AVX512F__)
-    if constexpr (sizeof(T) == 4) return (Vector<T>)_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p);
-    else return (Vector<T>)_mm512_maskz_loadu_pd(__mmask8((1u << count) - 1), p);
-#else
-    Vector<T> v{};
-    for (int64_t i = 0; i < count; ++i) v[i] = p[i];
-    return v;
-#endif
-}
+template <class T> WISP_INLINE void store(T* p, Vector<T> v) { *reinterpret_cast<typename RegisterOf<T>::loose*>(p) = v; }
 
 // Halves are swapped and added: log2(lanes) steps, in registers.
 template <class T> WISP_INLINE T sum_of(Vector<T> v) {
@@ -70,12 +41,7 @@ template <class T> WISP_INLINE T sum_of(Vector<T> v) {
 // The first `count` lanes, or all if there are more.
 template <class T> WISP_INLINE void store_first(T* p, int64_t count, Vector<T> v) {
     if (count >= lanes_of<T>) return store(p, v);
-#if defined(__AVX512F__)
-    if constexpr (sizeof(T) == 4) _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), (__m512)v);
-    else _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), (__m512d)v);
-#else
-    for (int64_t i = 0; i < count; ++i) p[i] = v[i];
-#endif
+    store_lanes(p, v, count);
 }
 
 inline int64_t greatest_common_divisor(int64_t a, int64_t b) {
@@ -188,26 +154,20 @@ template <class T> WISP_INLINE void copy_row(T* destination, const T* source, in
     const int64_t from = start >= 0 ? 0 : least(length, (-start + stride - 1) / stride);
     const int64_t to = most(from, in - 1 - start < 0 ? 0 : least(length, (in - 1 - start) / stride + 1));
     const T* s = source + start;
-#if defined(__AVX512F__)
-    if (stride == 1) {  // zeros, elements and zeros in one go; whole stores where possible, masked ones are slow
-        constexpr int64_t lanes = lanes_of<T>;
-        for (int64_t next = 0; next < length; next += lanes) {
-            const int64_t j = length < lanes ? 0 : least(next, length - lanes);
-            const uint32_t below_to = to - j >= lanes ? ~0u : to <= j ? 0u : (1u << (to - j)) - 1;
-            const uint32_t below_from = from - j >= lanes ? ~0u : from <= j ? 0u : (1u << (from - j)) - 1;
-            if constexpr (sizeof(T) == 4) {
-                const __m512 v = _mm512_maskz_loadu_ps(__mmask16(below_to & ~below_from), s + j);
-                if (length >= lanes) _mm512_storeu_ps(destination + j, v);
-                else _mm512_mask_storeu_ps(destination, __mmask16((1u << length) - 1), v);
-            } else {
-                const __m512d v = _mm512_maskz_loadu_pd(__mmask8(below_to & ~below_from), s + j);
-                if (length >= lanes) _mm512_storeu_pd(destination + j, v);
-                else _mm512_mask_storeu_pd(destination, __mmask8((1u << length) - 1), v);
+    if constexpr (has_masks) {
+        if (stride == 1) {  // zeros, elements and zeros in one go; whole stores where possible, masked ones are slow
+            constexpr int64_t lanes = lanes_of<T>;
+            for (int64_t next = 0; next < length; next += lanes) {
+                const int64_t j = length < lanes ? 0 : least(next, length - lanes);
+                const uint32_t below_to = to - j >= lanes ? ~0u : to <= j ? 0u : (1u << (to - j)) - 1;
+                const uint32_t below_from = from - j >= lanes ? ~0u : from <= j ? 0u : (1u << (from - j)) - 1;
+                const Vector<T> v = load_masked(s + j, below_to & ~below_from);
+                if (length >= lanes) store(destination + j, v);
+                else store_lanes(destination, v, length);
             }
+            return;
         }
-        return;
     }
-#endif
     for (int64_t j = 0; j < from; ++j) destination[j] = 0;
     if (stride == 1) {
         std::memcpy(destination + from, s + from, size_t(to - from) * sizeof(T));

@@ -49,8 +49,8 @@ template <class T> void scatter_image(const ConvShape& s, const ScatterPlan& p, 
                     for (int64_t panel = 0; panel < p.panels; ++panel) {
                         const int64_t r0 = panel_begin(rows, p.panels, panel), height = panel_begin(rows, p.panels, panel + 1) - r0;
                         const Target<T> target = {sums + r0 * sum_row + offset + q, sum_row, mask, at, nullptr, true};
-                        tiles<T>[vectors - 1][height - 1](depth, packed + (tap* rows + r0)* depth, 1, height, copy + q, row_offsets,
-                                                          target);
+                        tiles<T>.at[vectors - 1][height - 1](depth, packed + (tap * rows + r0) * depth, 1, height, copy + q, row_offsets,
+                                                             target);
                     }
                 }
     }

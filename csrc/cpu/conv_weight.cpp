@@ -13,22 +13,7 @@
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
-#if defined(__AVX512F__)
-constexpr int dot_rows = 6, dot_taps = 4;
-#else
-constexpr int dot_rows = 4, dot_taps = 3;
-#endif
-
-#if defined(__AVX512F__)
-WISP_INLINE __m128 sums_of_four(__m512 a, __m512 b, __m512 c, __m512 d) {
-    const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
-    const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
-    const __m512 all = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd))),
-                                     _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(ab), _mm512_castps_pd(cd))));
-    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_maskz_extractf32x8_ps(0xff, all, 1));
-    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
-}
-#endif
+constexpr int dot_rows = registers == 32 ? 6 : 4, dot_taps = registers == 32 ? 4 : 3;
 
 // What a dot product runs over: `repeats` stretches of `count` positions, `pitch` apart.
 struct Stretch {
@@ -62,10 +47,10 @@ template <class T, int rows, int taps> __attribute__((noinline)) void dot(Stretc
         if (q < end) {
             Vector<T> v[taps];
 #pragma GCC unroll 4
-            for (int j = 0; j < taps; ++j) v[j] = load_first(x[j] + q, end - q);
+            for (int j = 0; j < taps; ++j) v[j] = load_lanes(x[j] + q, end - q);
 #pragma GCC unroll 8
             for (int i = 0; i < rows; ++i) {
-                const Vector<T> g = load_first((i < 3 ? grad + i * row : high + (i - 3) * row) + q, end - q);
+                const Vector<T> g = load_lanes((i < 3 ? grad + i * row : high + (i - 3) * row) + q, end - q);
 #pragma GCC unroll 4
                 for (int j = 0; j < taps; ++j) sum[i][j] += g * v[j];
             }
@@ -74,14 +59,15 @@ template <class T, int rows, int taps> __attribute__((noinline)) void dot(Stretc
 #pragma GCC unroll 8
     for (int i = 0; i < rows; ++i) {
         T* to = out + i * out_row;
-#if defined(__AVX512F__)
-        if constexpr (sizeof(T) == 4 && taps == 4) {  // four sums at once
-            __m128 s = sums_of_four((__m512)sum[i][0], (__m512)sum[i][1], (__m512)sum[i][2], (__m512)sum[i][3]);
-            if (accumulate) s = _mm_add_ps(s, _mm_loadu_ps(to));
-            _mm_storeu_ps(to, s);
+        if constexpr (has_four_sums && sizeof(T) == 4 && taps == 4) {
+            FourFloats sums = four_sums(sum[i][0], sum[i][1], sum[i][2], sum[i][3]), old;
+            if (accumulate) {
+                std::memcpy(&old, to, sizeof old);
+                sums += old;
+            }
+            std::memcpy(to, &sums, sizeof sums);
             continue;
         }
-#endif
 #pragma GCC unroll 4
         for (int j = 0; j < taps; ++j) {
             const T s = sum_of<T>(sum[i][j]);
@@ -91,14 +77,20 @@ template <class T, int rows, int taps> __attribute__((noinline)) void dot(Stretc
 }
 
 template <class T> using DotFunction = void (*)(Stretch, const T*, int64_t, const T*, const int64_t*, T*, int64_t, bool);
-#if defined(__AVX512F__)
-#define WISP_DOTS(t) {dot<T, 1, t>, dot<T, 2, t>, dot<T, 3, t>, dot<T, 4, t>, dot<T, 5, t>, dot<T, 6, t>}
-template <class T> constexpr DotFunction<T> dots[dot_taps][dot_rows] = {WISP_DOTS(1), WISP_DOTS(2), WISP_DOTS(3), WISP_DOTS(4)};
-#else
-#define WISP_DOTS(t) {dot<T, 1, t>, dot<T, 2, t>, dot<T, 3, t>, dot<T, 4, t>}
-template <class T> constexpr DotFunction<T> dots[dot_taps][dot_rows] = {WISP_DOTS(1), WISP_DOTS(2), WISP_DOTS(3)};
-#endif
-#undef WISP_DOTS
+template <class T> struct DotTable {
+    DotFunction<T> at[dot_taps][dot_rows];
+};
+template <class T, int taps = 1, int rows = 1> constexpr void fill_dots(DotTable<T>& table) {
+    table.at[taps - 1][rows - 1] = dot<T, rows, taps>;
+    if constexpr (rows < dot_rows) fill_dots<T, taps, rows + 1>(table);
+    else if constexpr (taps < dot_taps) fill_dots<T, taps + 1, 1>(table);
+}
+template <class T> constexpr DotTable<T> dot_table() {
+    DotTable<T> table{};
+    fill_dots(table);
+    return table;
+}
+template <class T> constexpr DotTable<T> dots = dot_table<T>();
 
 // The gradient's channel with the row length of the layout and zeros between.
 template <class T> void copy_grad(const ImageLayout& l, const T* grad, T* to) {
@@ -166,7 +158,7 @@ template <class T> void run_dots(const WeightJob<T>& w, const T* source, const T
             const int64_t r0 = w.rows * panel / panels, rows = w.rows * (panel + 1) / panels - r0;
             const T* const grad_at = grad + r0 * grad_row + q;
             T* const out_at = out + r0 * w.depth + k;
-            dots<T>[taps - 1][rows - 1](stretch, grad_at, grad_row, source + q, w.offsets + k, out_at, w.depth, accumulate || from > 0);
+            dots<T>.at[taps - 1][rows - 1](stretch, grad_at, grad_row, source + q, w.offsets + k, out_at, w.depth, accumulate || from > 0);
         }
     }
 }
@@ -337,7 +329,7 @@ template <class T> void bias_grad(const ConvShape& s, const T* grad, T* out) {
                 int64_t i = 0;
                 for (; i + 2 * lanes <= size; i += 2 * lanes) a += load(g + i), b += load(g + i + lanes);
                 if (i + lanes <= size) a += load(g + i), i += lanes;
-                if (i < size) b += load_first(g + i, size - i);
+                if (i < size) b += load_lanes(g + i, size - i);
                 total += sum_of<T>(a + b);
             }
             out[c] = total;

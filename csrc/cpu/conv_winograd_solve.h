@@ -90,8 +90,8 @@ void winograd_block(const Problem<float>& p, const WinogradPlan& plan, const flo
         for (int64_t panel = 0; panel < plan.panels; ++panel) {
             const int64_t r0 = panel_begin(p.rows, plan.panels, panel), height = panel_begin(p.rows, plan.panels, panel + 1) - r0;
             const Target<float> target = {m + f * m_pitch + r0 * width, width, plan.mask, plan.at, nullptr, false};
-            tiles<float>[vectors - 1][height - 1](p.channels, plan.weight + ((group* entries + f)* p.rows + r0)* p.channels, 1, height,
-                                                  v + f* v_pitch, plan.term_offsets, target);
+            tiles<float>.at[vectors - 1][height - 1](p.channels, plan.weight + ((group * entries + f) * p.rows + r0) * p.channels, 1,
+                                                     height, v + f * v_pitch, plan.term_offsets, target);
         }
     for (int64_t r = 0; r < p.rows; ++r) {
         const Lanes bias = splat(p.bias ? p.bias[group * p.rows + r] : 0.0f);

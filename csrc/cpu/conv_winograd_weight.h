@@ -52,7 +52,7 @@ void place_weights(const float* sums, int64_t rows, int64_t channels, float* out
             for (int64_t c0 = 0; c0 < channels; c0 += lanes) {
                 const int64_t count = least(lanes, channels - c0);
                 Lanes u[16], half[12], g[9];
-                for (int f = 0; f < 16; ++f) u[f] = load_first(sums + (f * rows + r) * channels + c0, count);
+                for (int f = 0; f < 16; ++f) u[f] = load_lanes(sums + (f * rows + r) * channels + c0, count);
                 auto shrink = [](Lanes a, Lanes b, Lanes c, Lanes d, Lanes* to, int stride) {
                     to[0] = a + (b + c) * 0.5f;
                     to[stride] = (b - c) * 0.5f;
@@ -111,7 +111,7 @@ template <bool together> void add_images(const ConvShape& s, const WinogradWeigh
                 const int64_t r0 = w.rows * panel / panels, height = w.rows * (panel + 1) / panels - r0;
                 for (int64_t t = 0; t < tap_tiles; ++t) {
                     const int64_t c = t * dot_taps, taps = least(dot_taps, w.channels - c);
-                    dots<float>[taps - 1][height - 1]({count, 1, 0}, buffers.m + f* w.m_pitch + r0* w.row, w.row, buffers.v + f* w.v_pitch,
+                    dots<float>.at[taps - 1][height - 1]({count, 1, 0}, buffers.m + f* w.m_pitch + r0* w.row, w.row, buffers.v + f* w.v_pitch,
                                                       w.dot_offsets + c, sums + (f* w.rows + r0)* w.channels + c, w.channels,
                                                       accumulate || q > 0);
                 }

@@ -8,10 +8,7 @@
 
 #include "../core/threads.h"
 #include "bits.h"
-
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
+#include "processor.h"
 
 namespace wisp::cpu::WISP_ISA {
 namespace {
@@ -22,7 +19,7 @@ constexpr int64_t block = 1024;   // elements converted at a time
 
 // ---- conversion of contiguous blocks ---------------------------------------------------------------------------
 
-// Half precision by integer arithmetic, for instruction sets without F16C and for the ends of blocks.
+// Half precision by integer arithmetic, for instruction sets that can't convert it and for the ends of blocks.
 WISP_INLINE float float_of_half(uint16_t h) {
     const uint32_t sign = uint32_t(h & 0x8000) << 16;
     const uint32_t rest = uint32_t(h & 0x7fff) << 13;
@@ -42,17 +39,14 @@ WISP_INLINE uint16_t half_of_float(float x) {
 
 void half_to_float(float* dst, const uint16_t* src, int64_t n) {
     int64_t i = 0;
-#if defined(__F16C__)
-    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(dst + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(src + i))));
-#endif
+    if constexpr (halves_at_once > 0)
+        for (; i + halves_at_once <= n; i += halves_at_once) floats_of_halves(dst + i, src + i);
     for (; i < n; i++) dst[i] = float_of_half(src[i]);
 }
 void float_to_half(uint16_t* dst, const float* src, int64_t n) {
     int64_t i = 0;
-#if defined(__F16C__)
-    for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(dst + i), _mm256_cvtps_ph(_mm256_loadu_ps(src + i), _MM_FROUND_TO_NEAREST_INT));
-#endif
+    if constexpr (halves_at_once > 0)
+        for (; i + halves_at_once <= n; i += halves_at_once) halves_of_floats(dst + i, src + i);
     for (; i < n; i++) dst[i] = half_of_float(src[i]);
 }
 void brain_to_float(float* dst, const uint16_t* src, int64_t n) {

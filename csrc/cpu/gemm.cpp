@@ -567,9 +567,9 @@ template <class Half> void round_to(const GemmArgs& g, const float* sums_of, int
 template <class Half> void reduced_one(const GemmArgs& g) {
     if (g.m <= 0 || g.n <= 0) return;
     using W = Workspace;
-#if defined(__AVX512F__)
+#if defined(WISP_BF16_PAIRS)
     if constexpr (std::is_same_v<Half, bf16>)
-        if (g.k > 0 && (g.m > 1 || g.b_row != 1) && has_bf16()) {  // one row times columns is bound by memory
+        if (g.k > 0 && (g.m > 1 || g.b_row != 1) && has_bf16_pairs()) {  // one row times columns is bound by memory
             const Bf16Plan plan(g);
             W work(W::bytes_for<uint32_t>(plan.a_size()) + W::bytes_for<uint32_t>(plan.b_size()) + W::bytes_for<float>(plan.c_size()));
             auto *a = work.take<uint32_t>(plan.a_size()), *b = work.take<uint32_t>(plan.b_size());

@@ -1,10 +1,10 @@
-// Products of bf16 matrices on processors that multiply them natively (AVX512-BF16), for gemm.cpp. Sums are float.
+// Products of bf16 matrices on processors that multiply them natively (AVX512-BF16; BF16 of AArch64), for gemm.cpp. Sums are float.
 //
 // One instruction multiplies pairs of neighbouring steps of k, so both operands are packed as pairs: A by panels of six
 // rows, B by panels of up to four vectors of columns. It takes denormal operands for zeros.
 #pragma once
-#if defined(__AVX512F__)
-#include <immintrin.h>
+#include "cpu/processor.h"
+#if defined(WISP_BF16_PAIRS)
 
 namespace wisp::cpu::WISP_ISA {
 namespace {
@@ -12,8 +12,6 @@ namespace {
 constexpr int bf16_rows = 6;
 constexpr int64_t bf16_depth = 256;      // pairs of k at a time: a panel of B is then 64 KB
 constexpr int64_t bf16_row_panels = 16;  // panels of A that share one pass over B
-
-inline bool has_bf16() { return __builtin_cpu_supports("avx512bf16"); }
 
 WISP_INLINE uint32_t bf16_pair(const bf16* low, const bf16* high) { return uint32_t(low->bits) | (high ? uint32_t(high->bits) << 16 : 0); }
 
@@ -46,37 +44,40 @@ inline void pack_pairs(const bf16* from, int64_t lane, int64_t step, int64_t k, 
         for (int64_t l = 0; l < count; ++l) to[whole * width + l] = bf16_pair(from + l * lane + (k - 1) * step, nullptr);
 }
 
-template <int vectors> __attribute__((noinline, target("avx512bf16"))) void bf16_tile(int64_t pairs, const uint32_t* a, const uint32_t* b,
-                                                                                      float* c, int64_t c_row, bool add) {
-    __m512 sum[bf16_rows][vectors];
+template <int vectors> __attribute__((noinline)) WISP_BF16_PAIRS void bf16_tile(int64_t pairs, const uint32_t* a, const uint32_t* b,
+                                                                                float* c, int64_t c_row, bool add) {
+    constexpr int L = register_lanes<float>;
+    using Loose = RegisterOf<float>::loose;
+    using LoosePairs = RegisterOf<uint32_t>::loose;
+    Register<float> sum[bf16_rows][vectors];
 #pragma GCC unroll 8
     for (int r = 0; r < bf16_rows; ++r)
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) sum[r][v] = add ? _mm512_loadu_ps(c + r * c_row + 16 * v) : _mm512_setzero_ps();
-    for (int64_t q = 0; q < pairs; ++q, a += bf16_rows, b += 16 * vectors) {
-        __m512i x[vectors];
+        for (int v = 0; v < vectors; ++v) sum[r][v] = add ? (Register<float>)*(const Loose*)(c + r * c_row + L * v) : Register<float>{};
+    for (int64_t q = 0; q < pairs; ++q, a += bf16_rows, b += L * vectors) {
+        Register<uint32_t> x[vectors];
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) x[v] = _mm512_loadu_si512(b + 16 * v);
+        for (int v = 0; v < vectors; ++v) x[v] = *(const LoosePairs*)(b + L * v);
 #pragma GCC unroll 8
         for (int r = 0; r < bf16_rows; ++r) {
-            const __m512i y = _mm512_set1_epi32(int(a[r]));
+            const Register<uint32_t> y = a[r] - Register<uint32_t>{};
 #pragma GCC unroll 4
-            for (int v = 0; v < vectors; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)y, (__m512bh)x[v]);
+            for (int v = 0; v < vectors; ++v) sum[r][v] = add_pairs(sum[r][v], y, x[v]);
         }
     }
 #pragma GCC unroll 8
     for (int r = 0; r < bf16_rows; ++r)
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) _mm512_storeu_ps(c + r * c_row + 16 * v, sum[r][v]);
+        for (int v = 0; v < vectors; ++v) *(Loose*)(c + r * c_row + L * v) = sum[r][v];
 }
 
 // How a product is laid out in working memory; rows and columns are filled up to whole panels.
 struct Bf16Plan {
     int64_t vectors, width, row_panels, column_panels, pairs;
     explicit Bf16Plan(const GemmArgs& g) {
-        const int64_t all = divide_up(g.n, 16);
+        const int64_t all = divide_up(g.n, register_lanes<float>);
         vectors = divide_up(all, divide_up(all, 4));
-        width = 16 * vectors;
+        width = register_lanes<float> * vectors;
         row_panels = divide_up(g.m, bf16_rows);
         column_panels = divide_up(g.n, width);
         pairs = (g.k + 1) / 2;

@@ -1,60 +1,20 @@
 // The inner parts of products, compiled per instruction set: vectors, the register tile, packing, dot products.
 #pragma once
-#include "cpu/isa.h"
+#include "cpu/processor.h"
 
 #include <cstdint>
 #include <cstring>
 #include <utility>
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
 
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
-template <class T> struct VectorOf;
-template <> struct VectorOf<float> {
-    typedef float type __attribute__((vector_size(WISP_VECTOR_BYTES)));
-    typedef float loose __attribute__((vector_size(WISP_VECTOR_BYTES), aligned(4), may_alias));
-};
-template <> struct VectorOf<double> {
-    typedef double type __attribute__((vector_size(WISP_VECTOR_BYTES)));
-    typedef double loose __attribute__((vector_size(WISP_VECTOR_BYTES), aligned(8), may_alias));
-};
-template <class T> using Vec = typename VectorOf<T>::type;
-template <class T> constexpr int lanes = WISP_VECTOR_BYTES / int(sizeof(T));
+template <class T> using Vec = Register<T>;
+template <class T> constexpr int lanes = register_lanes<T>;
 
-template <class T> WISP_INLINE Vec<T> load(const T* p) { return *(const typename VectorOf<T>::loose*)p; }
-template <class T> WISP_INLINE void store(T* p, Vec<T> v) { *(typename VectorOf<T>::loose*)p = v; }
+template <class T> WISP_INLINE Vec<T> load(const T* p) { return *(const typename RegisterOf<T>::loose*)p; }
+template <class T> WISP_INLINE void store(T* p, Vec<T> v) { *(typename RegisterOf<T>::loose*)p = v; }
 template <class T> WISP_INLINE Vec<T> splat(T x) { return x - Vec<T>{}; }
-
-// The first `count` lanes (1..lanes) of memory, zeros above them; and back.
-#if defined(__AVX512F__)
-WISP_INLINE Vec<float> load_part(const float* p, int count) { return (Vec<float>)_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p); }
-WISP_INLINE Vec<double> load_part(const double* p, int count) { return (Vec<double>)_mm512_maskz_loadu_pd(__mmask8((1u << count) - 1), p); }
-WISP_INLINE void store_part(float* p, Vec<float> v, int count) { _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), (__m512)v); }
-WISP_INLINE void store_part(double* p, Vec<double> v, int count) { _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), (__m512d)v); }
-#elif defined(__AVX2__)
-WISP_INLINE __m256i lane_mask(int count, float) {
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-WISP_INLINE __m256i lane_mask(int count, double) { return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3)); }
-WISP_INLINE Vec<float> load_part(const float* p, int count) { return (Vec<float>)_mm256_maskload_ps(p, lane_mask(count, 0.f)); }
-WISP_INLINE Vec<double> load_part(const double* p, int count) { return (Vec<double>)_mm256_maskload_pd(p, lane_mask(count, 0.)); }
-WISP_INLINE void store_part(float* p, Vec<float> v, int count) { _mm256_maskstore_ps(p, lane_mask(count, 0.f), (__m256)v); }
-WISP_INLINE void store_part(double* p, Vec<double> v, int count) { _mm256_maskstore_pd(p, lane_mask(count, 0.), (__m256d)v); }
-#else
-template <class T> WISP_INLINE Vec<T> load_part(const T* p, int count) {
-    Vec<T> v{};
-    for (int i = 0; i < lanes<T>; ++i)
-        if (i < count) v[i] = p[i];
-    return v;
-}
-template <class T> WISP_INLINE void store_part(T* p, Vec<T> v, int count) {
-    for (int i = 0; i < lanes<T>; ++i)
-        if (i < count) p[i] = v[i];
-}
-#endif
 
 // zip<T, high>: the lower (upper) halves of a and b, interleaved in units of `unit` lanes.
 template <class T, bool high, int unit, int... i> WISP_INLINE Vec<T> zip_lanes(Vec<T> a, Vec<T> b, std::integer_sequence<int, i...>) {
@@ -92,13 +52,11 @@ template <class T> WISP_INLINE T sum_lanes(Vec<T> v) {
 
 // Tiles are `rows` × `vectors` accumulators. 32 registers hold 6×4, 8×3 or 12×2; 16 hold 6×2. Loads, not
 // multiplications, are scarce: 6×4 needs 10 loads for 24 multiply-adds.
-#if defined(__AVX512F__)
-constexpr int max_vectors = 4;
-constexpr int max_rows_of(int vectors) { return vectors == 4 ? 6 : vectors == 3 ? 8 : 12; }
-#else
-constexpr int max_vectors = 2;
-constexpr int max_rows_of(int vectors) { return vectors == 2 ? 6 : 8; }
-#endif
+constexpr int max_vectors = registers == 32 ? 4 : 2;
+constexpr int max_rows_of(int vectors) {
+    if (registers == 32) return vectors == 4 ? 6 : vectors == 3 ? 8 : 12;
+    return vectors == 2 ? 6 : 8;
+}
 constexpr int most_rows = 12;
 
 // C = A·B + D (d null: nothing) (+ C if add). `last` is the number of columns in the last vector; `unit`: a_row is 1
@@ -134,7 +92,7 @@ template <class T, class Put> WISP_INLINE void turn_block(const T* from, int64_t
         for (int i = 0; i < L; ++i) v[i] = load(from + i * from_row);
     } else {
 #pragma GCC unroll 16
-        for (int i = 0; i < L; ++i) v[i] = i < rows ? load_part(from + i * from_row, columns) : Vec<T>{};
+        for (int i = 0; i < L; ++i) v[i] = i < rows ? load_lanes(from + i * from_row, columns) : Vec<T>{};
     }
 #pragma GCC unroll 4
     for (int round = 1; round < L; round *= 2) {  // each round interleaves the first half of the rows with the second
@@ -157,7 +115,7 @@ template <class T, bool whole_stores>
 WISP_INLINE void transpose_block(const T* from, int64_t from_row, int rows, T* to, int64_t to_row, int columns) {
     turn_block(from, from_row, rows, columns, [&](int i, Vec<T> v) __attribute__((always_inline)) {
         if (whole_stores) store(to + i * to_row, v);
-        else store_part(to + i * to_row, v, rows);
+        else store_lanes(to + i * to_row, v, rows);
     });
 }
 
@@ -169,7 +127,7 @@ template <class T> void pack_b(const T* b, int64_t b_row, int64_t b_col, int64_t
         for (int64_t p = 0; p < k; ++p, b += b_row, to += width) {
             int j = 0;
             for (; j < width - L; j += L) store(to + j, load(b + j));
-            store(to + j, last == L ? load(b + j) : load_part(b + j, last));
+            store(to + j, last == L ? load(b + j) : load_lanes(b + j, last));
         }
     } else if (b_row == 1) {
         for (int j = 0; j < width; j += L) {
@@ -200,15 +158,15 @@ template <class T> void pack_a(const T* a, int64_t a_row, int64_t a_col, int64_t
         if (rows <= L) {
             const int64_t inside = k - (L - 1) / rows;  // the steps from here on would write into another panel
             for (int64_t p = 0; p < k; ++p, a += a_col, to += rows) {
-                if (p < inside) store(to, load_part(a, rows));
-                else store_part(to, load_part(a, rows), rows);
+                if (p < inside) store(to, load_lanes(a, rows));
+                else store_lanes(to, load_lanes(a, rows), rows);
             }
         } else {
             for (int64_t p = 0; p < k; ++p, a += a_col, to += rows)
                 for (int i = 0; i < rows; i += L) {
                     const int left = rows - i;
                     if (left >= L) store(to + i, load(a + i));
-                    else store_part(to + i, load_part(a + i, left), left);
+                    else store_lanes(to + i, load_lanes(a + i, left), left);
                 }
         }
     } else if (a_col == 1) {
@@ -267,10 +225,10 @@ WISP_INLINE void dot_block(int64_t k, const T* a, int64_t a_row, const T* b, int
         const int rest = int(k - p);
         Vec<T> right[columns];
 #pragma GCC unroll 8
-        for (int j = 0; j < columns; ++j) right[j] = load_part(b + j * b_col + p, rest);
+        for (int j = 0; j < columns; ++j) right[j] = load_lanes(b + j * b_col + p, rest);
 #pragma GCC unroll 8
         for (int i = 0; i < rows; ++i) {
-            const Vec<T> left = load_part(a + i * a_row + p, rest);
+            const Vec<T> left = load_lanes(a + i * a_row + p, rest);
 #pragma GCC unroll 8
             for (int j = 0; j < columns; ++j) sum[i][j] += left * right[j];
         }

@@ -14,7 +14,7 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
         for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; ++v)
-                sum[i][v] = v == vectors - 1 ? load_part(d + i * d_row + v * L, last) : load(d + i * d_row + v * L);
+                sum[i][v] = v == vectors - 1 ? load_lanes(d + i * d_row + v * L, last) : load(d + i * d_row + v * L);
     } else {
 #pragma GCC unroll 16
         for (int i = 0; i < rows; ++i)
@@ -24,7 +24,7 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
     auto step = [&](const T* pa, const T* pb) __attribute__((always_inline)) {
         Vec<T> right[vectors];
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) right[v] = part && v == vectors - 1 ? load_part(pb + v * L, last) : load(pb + v * L);
+        for (int v = 0; v < vectors; ++v) right[v] = part && v == vectors - 1 ? load_lanes(pb + v * L, last) : load(pb + v * L);
 #pragma GCC unroll 16
         for (int i = 0; i < rows; ++i) {
             const Vec<T> left = splat<T>(unit ? pa[i] : pa[i * a_row]);
@@ -64,8 +64,8 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
         for (int v = 0; v < vectors; ++v) {
             T* to = c + i * c_row + v * L;
             if (v == vectors - 1 && last < L) {
-                if (add) sum[i][v] += load_part(to, last);
-                store_part(to, sum[i][v], last);
+                if (add) sum[i][v] += load_lanes(to, last);
+                store_lanes(to, sum[i][v], last);
             } else {
                 if (add) sum[i][v] += load(to);
                 store(to, sum[i][v]);

@@ -222,7 +222,8 @@ template <class T> void cross_entropy_backward_as(const LossArgs& a, const Compu
                 const T* p = x + at + c * a.inner;
                 const Vector<C> logits = whole ? load(p) : load_partial(p, width, C(0));
                 Vector<C> v = exp_nonpositive(logits - lse) * of_softmax;
-                v = of_softmax == 0 ? Vector<C>{} : v;  // an ignored sample may hold NaN
+                const auto unless = [](auto x, auto zero) __attribute__((always_inline)) { return zero == 0 ? decltype(x){} : x; };
+                v = by_register(unless, v, of_softmax);  // an ignored sample may hold NaN
                 v -= weight ? of_weight * C(weight[c]) : of_weight;
                 for (int64_t j = 0; j < width; j++)
                     if (a.target[first + j] == c && c != a.ignore_index) v[j] -= of_target[j];

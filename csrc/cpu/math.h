@@ -15,14 +15,14 @@ namespace {
 
 // a * b + c, rounded once where the processor can.
 WISP_INLINE float fused(float a, float b, float c) {
-#ifdef __FMA__
+#ifdef WISP_FUSED
     return __builtin_fmaf(a, b, c);
 #else
     return a * b + c;
 #endif
 }
 WISP_INLINE double fused(double a, double b, double c) {
-#ifdef __FMA__
+#ifdef WISP_FUSED
     return __builtin_fma(a, b, c);
 #else
     return a * b + c;
@@ -30,7 +30,7 @@ WISP_INLINE double fused(double a, double b, double c) {
 }
 // a * b + c where c nearly cancels a * b: the product must not be rounded first.
 WISP_INLINE float fused_exact(float a, float b, float c) {
-#ifdef __FMA__
+#ifdef WISP_FUSED
     return __builtin_fmaf(a, b, c);
 #else
     return float(double(a) * double(b) + double(c));
@@ -179,7 +179,7 @@ struct Angle {
 };
 // In double, so that the difference keeps a float's precision up to most_exact_angle; pointwise kernels compute what lies
 // beyond in double (see pointwise_rows.h).
-#ifdef __FMA__
+#ifdef WISP_FUSED
 constexpr float most_exact_angle = 0x1p49f;
 #else
 constexpr float most_exact_angle = 0x1p27f;
@@ -188,7 +188,7 @@ WISP_INLINE Angle angle_reduce(float x) {
     const double wide = double(x);
     const double shifted = fused(wide, 0.63661977236758138, round_magic_double);
     const double n = shifted - round_magic_double;
-#ifdef __FMA__
+#ifdef WISP_FUSED
     double r = fused(n, -1.5707963267948966, wide);
     r = fused(n, -6.123233995736766e-17, r);
 #else  // the first two constants have so few bits that their products are exact

@@ -312,7 +312,7 @@ template <class T> void lstm_step(const RnnArgs& a, const Weights<T>& w, int64_t
         if (a.x)
             for (int64_t r = 0; r < live; r++)
                 for (int g = 0; g < 4; g++)
-                    store(sums + (4 * r + g) * L, load_part(at<T>(a.x, (row + r) * 4 * n + part_of[g] * n + u), count));
+                    store(sums + (4 * r + g) * L, load_lanes(at<T>(a.x, (row + r) * 4 * n + part_of[g] * n + u), count));
         for (int half = 0; half < halves; half++) {
             const int from = half * vectors * L;
             const T* bias = w.gates_bias ? w.gates_bias + 4 * u + from : nullptr;

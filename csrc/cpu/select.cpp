@@ -1,9 +1,11 @@
 // Picks, once at load, the tables of kernels for the instruction set of this processor (see isa.h).
 //
 // CMakeLists.txt says which sets are built: WISP_LOWEST is the least of them, WISP_AVX2 and WISP_AVX512 are those above it.
+// AArch64 has one, NEON, which all of its processors know.
 // WISP_ISA=avx2 or WISP_ISA=base in the environment asks for less than the processor has, for tests.
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "kernels/families.h"
@@ -24,8 +26,14 @@
 namespace wisp::cpu {
 namespace {
 
+#if defined(__aarch64__)
+enum Isa { isa_neon };
+constexpr const char* names[] = {"neon"};
+#else
 enum Isa { isa_base, isa_avx2, isa_avx512 };
 constexpr const char* names[] = {"base", "avx2", "avx512"};
+#endif
+constexpr int isa_count = int(std::size(names));
 constexpr Isa lowest = WISP_JOINED(isa_, WISP_LOWEST);
 
 Isa of_processor() {
@@ -36,7 +44,7 @@ Isa of_processor() {
                       __builtin_cpu_supports("avx512vl");
     return wide ? isa_avx512 : isa_avx2;
 #else
-    return isa_base;
+    return Isa(0);
 #endif
 }
 
@@ -59,7 +67,7 @@ const char* isa_name() { return names[chosen]; }
 const char* missing_isa() { return chosen < lowest ? names[lowest] : nullptr; }
 std::string built_isas() {
     std::string built;
-    for (int i = isa_base; i <= isa_avx512; ++i)
+    for (int i = 0; i < isa_count; ++i)
         if (is_built(i)) built += (built.empty() ? "" : " ") + std::string(names[i]);
     return built;
 }

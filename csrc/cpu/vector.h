@@ -1,6 +1,6 @@
 // Vectors for kernels that a plain loop does not express well: reductions, softmax, norms.
 //
-// Vector<float> and Vector<double> are 64 bytes of GCC vector: one AVX-512 register, two of AVX2, four of SSE. Half
+// Vector<float> and Vector<double> are 64 bytes of GCC vector: one AVX-512 register, two of AVX2, four of SSE or NEON. Half
 // types are loaded into and stored from Vector<float>. Include from kernel files only, as math.h.
 #pragma once
 #include "core/dtype.h"
@@ -51,6 +51,30 @@ template <class Body> WISP_INLINE void with_floating(DType d, Body body) {
 
 template <class C> WISP_INLINE Vector<C> splat(C x) { return Vector<C>{} + x; }
 
+// f of each register of the vectors. The compiler takes comparisons of vectors wider than a register apart into single lanes.
+template <class F, class V, class... More> WISP_INLINE V by_register(F f, V v, More... more) {
+    if constexpr (sizeof(V) <= WISP_VECTOR_BYTES) {
+        return f(v, more...);
+    } else {
+        const auto part = [](auto x, size_t at) __attribute__((always_inline)) {
+            using E = std::remove_cvref_t<decltype(x[0])>;
+            typedef E Part __attribute__((vector_size(WISP_VECTOR_BYTES)));
+            Part p;
+            std::memcpy(&p, (const char*)&x + at, sizeof p);
+            return p;
+        };
+#pragma GCC unroll 4
+        for (size_t at = 0; at < sizeof(V); at += WISP_VECTOR_BYTES) {
+            const auto p = f(part(v, at), part(more, at)...);
+            std::memcpy((char*)&v + at, &p, sizeof p);
+        }
+        return v;
+    }
+}
+template <class V> WISP_INLINE V maximum(V a, V b) {
+    return by_register([](auto x, auto y) __attribute__((always_inline)) { return x > y ? x : y; }, a, b);
+}
+
 // ---- loads and stores. Partial ones touch only the first n elements.
 
 template <class T> WISP_INLINE Vector<T> load(const T* p) {
@@ -71,7 +95,7 @@ WISP_INLINE void store(bf16* p, FloatVector v) {
     using Word = uint32_t __attribute__((vector_size(64)));
     const Word u = (Word)v;
     Word rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-    rounded = v == v ? rounded : Word{} + 0x7fc0;
+    rounded = by_register([](auto r, auto x) __attribute__((always_inline)) { return x == x ? r : decltype(r){} + 0x7fc0; }, rounded, v);
     const Short s = __builtin_convertvector(rounded, Short);
     std::memcpy(p, &s, 32);
 }
@@ -129,7 +153,6 @@ WISP_INLINE double sum_lanes(DoubleVector v) {
     h[0] += h[1];
     return (h[0][0] + h[0][2]) + (h[0][1] + h[0][3]);
 }
-template <class V> WISP_INLINE V maximum(V a, V b) { return a > b ? a : b; }
 WISP_INLINE float max_lanes(FloatVector v) {
     using Half = float __attribute__((vector_size(32)));
     using Quarter = float __attribute__((vector_size(16)));
@@ -151,8 +174,10 @@ WISP_INLINE double max_lanes(DoubleVector v) {
 // ---- functions
 
 // e^x for x <= 0; below 2^-126 the result is zero.
+constexpr float least_exponent = -87.33654f;
 WISP_INLINE FloatVector exp_nonpositive(FloatVector x) {
-    const FloatVector clamped = x < -87.33654f ? splat(-87.33654f) : x;
+    const FloatVector clamped =
+        by_register([](auto y) __attribute__((always_inline)) { return y < least_exponent ? decltype(y){} + least_exponent : y; }, x);
     const FloatVector shifted = clamped * 1.44269504f + round_magic;
     const FloatVector n = shifted - round_magic;
     FloatVector r = clamped - n * 0.693145752f;
@@ -164,7 +189,7 @@ WISP_INLINE FloatVector exp_nonpositive(FloatVector x) {
     p = p * r + 1.0f;
     p = p * r + 1.0f;
     const FloatVector scale = (FloatVector)(((IntVector)shifted - (round_magic_bits - 127)) << 23);
-    return x < -87.33654f ? FloatVector{} : p * scale;
+    return by_register([](auto y, auto e) __attribute__((always_inline)) { return y < least_exponent ? decltype(y){} : e; }, x, p * scale);
 }
 WISP_INLINE DoubleVector exp_nonpositive(DoubleVector x) {
     for (int i = 0; i < 8; i++) x[i] = __builtin_exp(x[i]);
@@ -187,7 +212,8 @@ template <class C> struct PartVector {
         using Mask = typename vector_of<C>::mask;
         Mask index;
         for (int i = 0; i < lanes<C>; i++) index[i] = i;
-        return index < decltype(index[0] + 0)(count) ? v : Vector<C>{};
+        const auto c = decltype(index[0] + 0)(count);
+        return by_register([=](auto x, auto i) __attribute__((always_inline)) { return i < c ? x : decltype(x){}; }, v, index);
     }
 };
 

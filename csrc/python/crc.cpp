@@ -1,12 +1,10 @@
 // Checksums of the formats that Python's library does not cover or is slow at: CRC-32C, which TensorBoard's files use,
 // and the CRC-32 of zip archives, by carry-less multiplication several times as fast as zlib's.
 #include <array>
+#include <cstring>
 
+#include "../cpu/processor.h"
 #include "registry.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace wisp {
 namespace {
@@ -29,40 +27,42 @@ uint32_t crc_bytes(const CrcTable& table, uint32_t c, const uint8_t* p, size_t n
     return c;
 }
 
-#if defined(__x86_64__)
-__attribute__((target("pclmul,sse4.1"))) inline __m128i fold(__m128i x, __m128i by, __m128i next) {
-    return _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(x, by, 0x00), _mm_clmulepi64_si128(x, by, 0x11)), next);
+using cpu::Bits128;
+using cpu::carryless;
+
+WISP_CARRYLESS WISP_INLINE Bits128 fold(Bits128 x, Bits128 by, Bits128 next) {
+    return carryless<0, 0>(x, by) ^ carryless<1, 1>(x, by) ^ next;
 }
-inline __m128i block(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+WISP_INLINE Bits128 block(const uint8_t* p) {
+    Bits128 x;
+    std::memcpy(&x, p, sizeof x);
+    return x;
+}
 
 // A remainder modulo the polynomial P stays right when a block is multiplied by x^n mod P and added n bits later: four
 // blocks of 16 bytes are folded forward at a time, then into one, which Barrett's method reduces to 32 bits. At least
 // 64 bytes; the constants are x^n mod P for the distances of the folds, then P and its inverse.
-__attribute__((target("pclmul,sse4.1"))) uint32_t crc32_folded(const uint8_t* p, size_t n) {
-    __m128i x[4];
+WISP_CARRYLESS uint32_t crc32_folded(const uint8_t* p, size_t n) {
+    Bits128 x[4];
     for (int i = 0; i < 4; ++i) x[i] = block(p + 16 * i);
-    x[0] = _mm_xor_si128(x[0], _mm_cvtsi32_si128(-1));
-    const __m128i by_four = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);
-    const __m128i by_one = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
+    x[0] ^= Bits128{0xffffffff, 0};
+    const Bits128 by_four = {0x154442bd4, 0x1c6e41596}, by_one = {0x1751997d0, 0x0ccaa009e};
     for (p += 64, n -= 64; n >= 64; p += 64, n -= 64)
         for (int i = 0; i < 4; ++i) x[i] = fold(x[i], by_four, block(p + 16 * i));
-    __m128i sum = x[0];
+    Bits128 sum = x[0];
     for (int i = 1; i < 4; ++i) sum = fold(sum, by_one, x[i]);
     for (; n >= 16; p += 16, n -= 16) sum = fold(sum, by_one, block(p));
-    const __m128i low = _mm_setr_epi32(-1, 0, -1, 0);
-    sum = _mm_xor_si128(_mm_srli_si128(sum, 8), _mm_clmulepi64_si128(sum, by_one, 0x10));
-    sum = _mm_xor_si128(_mm_srli_si128(sum, 4), _mm_clmulepi64_si128(_mm_and_si128(sum, low), _mm_set_epi64x(0, 0x163cd6124), 0x00));
-    const __m128i polynomial = _mm_set_epi64x(0x1f7011641, 0x1db710641);
-    const __m128i quotient = _mm_clmulepi64_si128(_mm_and_si128(sum, low), polynomial, 0x10);
-    sum = _mm_xor_si128(sum, _mm_clmulepi64_si128(_mm_and_si128(quotient, low), polynomial, 0x00));
-    return crc_bytes(zip, uint32_t(_mm_extract_epi32(sum, 1)), p, n);
+    sum = Bits128{sum[1], 0} ^ carryless<0, 1>(sum, by_one);
+    const Bits128 shifted = {sum[0] >> 32 | sum[1] << 32, sum[1] >> 32};
+    sum = shifted ^ carryless<0, 0>(sum & 0xffffffff, Bits128{0x163cd6124, 0});
+    const Bits128 polynomial = {0x1db710641, 0x1f7011641};
+    const Bits128 quotient = carryless<0, 1>(sum & 0xffffffff, polynomial);
+    sum ^= carryless<0, 0>(quotient & 0xffffffff, polynomial);
+    return crc_bytes(zip, uint32_t(sum[0] >> 32), p, n);
 }
-#endif
 
 uint32_t crc32_of(const uint8_t* p, size_t n) {
-#if defined(__x86_64__)
-    if (n >= 64 && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) return crc32_folded(p, n);
-#endif
+    if (n >= 64 && cpu::has_carryless()) return crc32_folded(p, n);
     return crc_bytes(zip, ~0u, p, n);
 }
 

@@ -14,6 +14,7 @@ import os as _os
 from wisp import _compat, _core, _reference
 from wisp._core import *  # noqa: F403
 from wisp._core import Generator, Size, Tensor, default_generator, device, dtype, layout, memory_format  # noqa: F401
+from wisp._core import _mkldnn as _mkldnn  # a layout that no tensor has
 
 globals().update({name: f for name, f in _core._operators[""].items() if not name.startswith("_")})
 bool = _core.bool

@@ -12,6 +12,10 @@ def angle(input, *, out=None):
     >>> wisp.angle(wisp.tensor([1., -1.]))
     tensor([0.0000, 3.1416])
     """
+    if input.layout is not _core.strided:
+        from wisp.sparse._operators import call
+
+        return call("angle", input, out=out)
     result = _core._whole("AngleBackward0", _angle, input)
     return result if out is None else out.copy_(result)
 

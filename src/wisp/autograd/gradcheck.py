@@ -28,7 +28,24 @@ def _differentiable(values):
 
 def _outputs(func, inputs):
     outputs = [y for y in _tuple(func(*inputs)) if isinstance(y, wisp.Tensor)]
+    outputs = [y if y.layout is wisp.strided else y.to_dense() for y in outputs]
     return [y for y in outputs if y.is_floating_point() or y.is_complex()]
+
+
+def _of_values(func, inputs):
+    """A function of the values that sparse inputs store, which are what is tested, and these."""
+    sparse = {i: x for i, x in enumerate(inputs) if isinstance(x, wisp.Tensor) and x.layout not in (wisp.strided, wisp.jagged)}
+    if not sparse:
+        return func, inputs
+    sparse = {i: x.coalesce() if x.layout is wisp.sparse_coo else x for i, x in sparse.items()}
+
+    def on_values(*given):
+        return func(*(sparse[i]._with(v) if i in sparse else v for i, v in enumerate(given)))
+
+    values = [
+        sparse[i]._sparse_values.detach().clone().requires_grad_(x.requires_grad) if i in sparse else x for i, x in enumerate(inputs)
+    ]
+    return on_values, tuple(values)
 
 
 def _flat(tensor):
@@ -141,7 +158,7 @@ def gradcheck(
     try:
         if not check_backward_ad and not check_forward_ad:
             raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
-        inputs = _tuple(inputs)
+        func, inputs = _of_values(func, _tuple(inputs))
         if check_backward_ad:
             _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, fast_mode)
         if check_forward_ad:

@@ -25,6 +25,8 @@ def call(name, *args, **kwargs):
         raise refused(name)
     out = kwargs.pop("out", None)
     result = _run(operator, args, kwargs)
+    if name.endswith("_") and not name.endswith("__") and _is_sparse(args[0]) and args[0]._is_general() and result is not args[0]:
+        return args[0]._become(result)  # it was written by coordinates
     return result if out is None else _into(name, out, result)
 
 
@@ -162,6 +164,8 @@ def assign(input, result):
 def mul(input, other):
     if not _is_sparse(input):
         input, other = other, input
+    if _is_sparse(other) and 0 in (input.dim(), other.dim()):
+        input, other = (other, input.to_dense()) if input.dim() == 0 else (input, other.to_dense())
     if _is_number(other):
         return input._with(input._sparse_values * other)
     if _is_sparse(other):
@@ -175,8 +179,12 @@ def mul(input, other):
 
 
 def _product_of_patterns(a, b):
-    if a.shape != b.shape or a.sparse_dim() != b.sparse_dim():
+    if a.shape != b.shape:
         raise RuntimeError(f"mul operands have incompatible sizes: {tuple(a.shape)} and {tuple(b.shape)}")
+    if a.sparse_dim() != b.sparse_dim():  # the one with fewer places decides which of the other's count
+        a, b = (a, b) if a.sparse_dim() < b.sparse_dim() else (b, a)
+        a = _coo(a).coalesce()
+        return a._with(a._sparse_values * b.to_dense()[tuple(a._index[0])])
     kind, a, b = a._kind, _coo(a).coalesce(), _coo(b).coalesce()
     keys, others = flat(a._index[0], a.shape), flat(b._index[0], b.shape)
     place = wisp.searchsorted(others, keys)
@@ -223,7 +231,7 @@ def add(input, other, *, alpha=1):
     dense, sparse, factor = (other * alpha, input, 1) if _is_sparse(input) else (input, other, alpha)
     if dense.shape != sparse.shape:
         raise RuntimeError(
-            f"add: expected tensors of one size, got a dense one of shape {tuple(dense.shape)} and a sparse one of {tuple(sparse.shape)}"
+            f"add: expected 'self' and 'other' to have same size, got a dense one of shape {tuple(dense.shape)} and a sparse one of {tuple(sparse.shape)}"
         )
     dtype = wisp.promote_types(dense.dtype, sparse.dtype)
     values = sparse._sparse_values.to(dtype)
@@ -277,10 +285,26 @@ def sub_(input, other, *, alpha=1):
     return add_(input, other, alpha=-alpha)
 
 
+def _check_copied(input, src):
+    if src._kind is not input._kind:
+        raise RuntimeError("copy of sparse compressed tensors having different layouts is not supported.")
+    if src._nnz() != input._nnz():
+        raise RuntimeError("only sparse compressed tensors with the same number of specified elements are supported.")
+    for dim, (a, b) in enumerate(zip(input.shape, src.shape)):
+        if a != b:
+            raise RuntimeError(f"copy_(): expected shapes of self and src to match along dimension {dim}: got {a} and {b}")
+    if src._blocksize() != input._blocksize():
+        raise RuntimeError("copy of sparse compressed tensors having different block sizes is not supported.")
+
+
 @_operator("copy_")
 def copy_(input, src, non_blocking=False):
     if _is_sparse(input) and _is_sparse(src):
+        if input._kind is not _COO:
+            _check_copied(input, src)
         return input._become(to(src.clone(), input.dtype))
+    if _is_sparse(input) and input._kind is not _COO:
+        raise RuntimeError("copy of sparse compressed tensors having different layouts is not supported.")
     raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Call .to_dense() or .to_sparse()")
 
 
@@ -303,7 +327,14 @@ def zeros(*size, dtype=None, layout=None, device=None, pin_memory=False, require
     return make(_COO, (wisp.zeros((len(size), 0), dtype=wisp.int64, device=device),), values, size, True).to_sparse(layout=layout)
 
 
-@_operator("zeros_like", "empty_like")
+@_operator("empty_like")
+def empty_like(input, *, layout=None, **options):
+    if _is_sparse(input) and layout not in (None, wisp.strided, input.layout):
+        raise RuntimeError("empty_like with different sparse layout is not supported (self is " + f"{input.layout}, layout is {layout})")
+    return zeros_like(input, layout=layout, **options)
+
+
+@_operator("zeros_like")
 def zeros_like(input, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, pin_memory=False):
     dtype = input.dtype if dtype is None else dtype
     layout = input.layout if layout is None else layout
@@ -323,6 +354,9 @@ def zeros_like(input, *, dtype=None, layout=None, device=None, requires_grad=Fal
     return make(_COO, (index,), values, input.shape, True).requires_grad_(requires_grad)
 
 
+BY_VALUES.update((zeros_like, empty_like, copy_))
+
+
 # ---- reductions
 
 
@@ -336,7 +370,8 @@ def reduce_sum(input, dim=None, keepdim=False, *, dtype=None):
     if input._kind is not _COO:
         if not keepdim:
             raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
-        return _coo_sum(_coo(input), dims, True, dtype).coalesce().to_sparse(layout=input._kind)
+        total = _coo_sum(_coo(input), dims, True, dtype)
+        return (total.coalesce() if _is_sparse(total) else total).to_sparse(layout=input._kind)
     return _coo_sum(input, dims, keepdim, dtype)
 
 
@@ -439,6 +474,14 @@ def mm_reduced(matrix, dense, reduce):
         return result.scatter_reduce(0, row.unsqueeze(1).expand(products.shape), products, reduce, include_self=False)
 
     return wisp._core._whole("SparseMmReduceImplBackward0", reduced, values, dense)
+
+
+@_operator("addmv")
+def addmv(input, mat, vec, *, beta=1, alpha=1):
+    if _is_sparse(input):
+        raise refused("addmv(sparse input)")
+    product = mv(mat, vec) * alpha
+    return product if beta == 0 else product + input * beta
 
 
 @_operator("mv")

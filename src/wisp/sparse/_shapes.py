@@ -76,7 +76,7 @@ def select(input, dim, index):
         return make(_COO, input._index, input._sparse_values.select(dim - sparse + 1, index), size, input._coalesced)
     coordinates, values = _entries(input, (input._index[0][dim] == index).nonzero().squeeze(1))
     if sparse == 1:
-        return values.sum(0)
+        return values.sum(0, dtype=values.dtype)
     coordinates = coordinates[[d for d in range(sparse) if d != dim]]
     return make(_COO, (coordinates,), values, size, input._coalesced)
 

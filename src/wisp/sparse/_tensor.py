@@ -254,7 +254,8 @@ class SparseTensor(Holder, _core.Tensor):
             )
         if self._kind is not _COO:  # between rows and columns
             start, plain, order = _core._csr_transpose(*self._index, self.shape[self._kind is _CSR])
-            return make(layout, (start, plain), self._sparse_values.index_select(0, order), self.shape, True)
+            kept = self._index[0].dtype
+            return make(layout, (start.to(kept), plain.to(kept)), self._sparse_values.index_select(0, order), self.shape, True)
         entries = (self if layout is _CSR else self.t()).coalesce()
         rows, columns = entries._index[0]
         start = wisp.bincount(rows, minlength=entries.size(0)).cumsum(0)
@@ -282,6 +283,9 @@ class SparseTensor(Holder, _core.Tensor):
             self._transposed = _core._csr_transpose(crow, col, self.size(1))
         values = self._sparse_values if order is None else self._sparse_values.index_select(0, order)
         return crow, col, values, self._transposed
+
+    def __setitem__(self, key, value):
+        raise TypeError("Cannot assign to a sparse tensor; call .to_dense(), or make a new one of its indices and values")
 
     # ---- copies
     def clone(self, *, memory_format=None):
@@ -473,7 +477,6 @@ for _name in (
     "_typed_storage",
     "storage_offset",
     "storage_type",
-    "__setitem__",
     "__array__",
     "__dlpack__",
     "_contains",

@@ -111,14 +111,16 @@ def __getattr__(name):
 fill(sys.modules[__name__], "_C")
 
 
-class _ConvBackend(enum.Enum):
-    """The kinds of convolutions that PyTorch tells apart without its vendors' libraries."""
-
-    Empty, Slow2d, Slow3d, SlowDilated2d, SlowDilated3d, SlowTranspose2d, SlowTranspose3d = range(7)
+_ConvBackend = enum.Enum(
+    "_ConvBackend",
+    "CudaDepthwise2d CudaDepthwise3d Cudnn CudnnTranspose Empty Miopen MiopenDepthwise MiopenTranspose Mkldnn MkldnnTranspose MkldnnEmpty "
+    "NnpackSpatial Overrideable Slow2d Slow3d SlowDilated2d SlowDilated3d SlowTranspose2d SlowTranspose3d Winograd3x3Depthwise Xnnpack2d "
+    "Mps MpsTranspose",
+)
 
 
 def _select_conv_backend(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
-    """The kind of a convolution."""
+    """The kind of a convolution, as PyTorch tells them apart without its vendors' libraries."""
     if input.shape[0] == 0 or input.shape[1] == 0:
         return _ConvBackend.Empty
     dims = max(2, weight.dim() - 2)

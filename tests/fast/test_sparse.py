@@ -439,3 +439,47 @@ def test_blocks_multiply_and_wrong_parts_are_refused():
             wisp.sparse_bsr_tensor(compressed, plain, wisp.ones(1, 2, 2), (2, 4))
     with pytest.raises(RuntimeError, match="blocksize changed"):
         blocks.to_sparse(layout=wisp.sparse_bsc, blocksize=(1, 1))
+
+
+def test_writes_reach_batched_compressed_tensors():
+    batch = wisp.stack([wisp.eye(3), 2 * wisp.eye(3)]).to_sparse_csr()
+    batch.mul_(3)
+    assert batch.to_dense().diagonal(dim1=1, dim2=2).tolist() == [[3, 3, 3], [6, 6, 6]]
+    batch.copy_(batch * 2)
+    assert batch.to_dense()[1, 2, 2] == 12
+    with pytest.raises(RuntimeError, match="different layouts"):
+        batch.copy_(wisp.zeros(2, 3, 3))
+    with pytest.raises(TypeError, match="Cannot assign to a sparse tensor"):
+        batch[0, 0, 0] = 1
+
+
+def test_products_of_sparse_tensors_with_other_patterns():
+    x, scalar = wisp.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse(), wisp.tensor(5.0).to_sparse()
+    assert (x * scalar).to_dense().tolist() == (scalar * x).to_dense().tolist() == [[0, 10], [15, 0]]
+    hybrid = wisp.tensor([[0.0, 2.0], [3.0, 4.0]]).to_sparse(1)
+    assert (x * hybrid).to_dense().tolist() == (hybrid * x).to_dense().tolist() == [[0, 4], [9, 0]]
+    assert wisp.addmv(wisp.ones(2), x.to_sparse_csr(), wisp.ones(2), beta=2, alpha=3).tolist() == [8, 11]
+
+
+def test_gradcheck_tests_the_values_of_sparse_inputs():
+    x = wisp.tensor([[0.0, 2.0], [3.0, 0.0]], dtype=wisp.float64).to_sparse_csr().requires_grad_()
+    y = wisp.rand(2, 2, dtype=wisp.float64, requires_grad=True)
+    assert wisp.autograd.gradcheck(wisp.mm, (x, y), masked=True)
+
+    class Wrong(wisp.autograd.Function):
+        @staticmethod
+        def forward(ctx, values):
+            return values * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    assert not wisp.autograd.gradcheck(lambda x: x._with(Wrong.apply(x._sparse_values)), (x,), raise_exception=False)
+
+
+def test_index_dtypes_stay():
+    x = wisp.eye(3).to_sparse_csr()
+    x = wisp.sparse_csr_tensor(x.crow_indices().int(), x.col_indices().int(), x.values(), x.shape)
+    assert x.to_sparse_csc().ccol_indices().dtype is wisp.int32
+    assert x.bool()[0, 0].dtype is wisp.bool

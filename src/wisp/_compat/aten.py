@@ -21,6 +21,8 @@ def convolution_backward(
     grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask
 ):
     """The gradients of a convolution by its input, weight and bias; None where the mask says so."""
+    if groups <= 0:
+        raise RuntimeError(f"expected groups to be greater than 0, but got groups={groups}")
     if len(output_mask) != 3:
         raise RuntimeError(f"output_mask: expected 3 elements, got {len(output_mask)}")
     with wisp.enable_grad():
@@ -28,7 +30,7 @@ def convolution_backward(
         tensors = [None if t is None else t.detach().requires_grad_() for t in (input, weight, bias)]
         result = convolution(*tensors, stride, padding, dilation, transposed, output_padding, groups)
         wanted = [t for t, on in zip(tensors, output_mask) if on]
-        found = iter(wisp.autograd.grad(result, wanted, grad_output))
+        found = iter(wisp.autograd.grad(result, wanted, grad_output) if wanted else ())
     return tuple(next(found) if on else None for on in output_mask)
 
 

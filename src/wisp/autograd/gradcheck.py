@@ -42,9 +42,7 @@ def _of_values(func, inputs):
     def on_values(*given):
         return func(*(sparse[i]._with(v) if i in sparse else v for i, v in enumerate(given)))
 
-    values = [
-        sparse[i]._sparse_values.detach().clone().requires_grad_(x.requires_grad) if i in sparse else x for i, x in enumerate(inputs)
-    ]
+    values = [sparse[i]._sparse_values.detach().clone().requires_grad_(x.requires_grad) if i in sparse else x for i, x in enumerate(inputs)]
     return on_values, tuple(values)
 
 

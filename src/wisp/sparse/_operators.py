@@ -231,7 +231,8 @@ def add(input, other, *, alpha=1):
     dense, sparse, factor = (other * alpha, input, 1) if _is_sparse(input) else (input, other, alpha)
     if dense.shape != sparse.shape:
         raise RuntimeError(
-            f"add: expected 'self' and 'other' to have same size, got a dense one of shape {tuple(dense.shape)} and a sparse one of {tuple(sparse.shape)}"
+            f"add: expected 'self' and 'other' to have same size, got a dense one of shape {tuple(dense.shape)} and a sparse one of "
+            f"{tuple(sparse.shape)}"
         )
     dtype = wisp.promote_types(dense.dtype, sparse.dtype)
     values = sparse._sparse_values.to(dtype)

@@ -192,7 +192,10 @@ class Programs(Kind):
 
         class Program(programs.Program):
             def other(self, values, i):
-                return self.pick(values) if self.random.random() < 0.5 else super().other(values, i)
+                j = self.pick(values)
+                # one that is stretched over the memory it lies in: what PyTorch reads there depends on what it wrote before
+                stretched = values[j].shape != values[i].shape or 0 in values[j].stride() + values[i].stride()
+                return j if not stretched and self.random.random() < 0.5 else super().other(values, i)
 
         self.Program = Program
 
@@ -382,9 +385,12 @@ def flat(result):
 
 
 def compare(name, mine, theirs, exact):
-    """Wrong: far from float64's result where PyTorch's is near to it; or infinite, NaN or a number where both of PyTorch's are not."""
+    """Wrong: far from float64's result where PyTorch's is near to it; or infinite, NaN or a number where both of PyTorch's are not.
+    A transform has the accuracy of its largest element, and none where its sum is out of range before it is scaled; special functions have
+    limits here where PyTorch's are NaN."""
     import torch
 
+    transform, special = name.startswith("fft."), name.startswith("special.")
     for a, b, c in zip(mine, theirs, exact):
         if not b.is_floating_point() or b.shape != tuple(a.shape) or b.shape != c.shape or a.layout != wisp.strided:
             continue
@@ -393,7 +399,9 @@ def compare(name, mine, theirs, exact):
         agree = ((b - fits).abs() <= 1e-4 * fits.abs() + 1e-30) | (b == fits) | (b.isnan() & c.isnan())
         scale = fits[fits.isfinite()].abs().max().item() if fits.isfinite().any() else 0.0
         good = ((a - fits).abs() <= 1e-3 * fits.abs() + 1e-5 * min(scale, 1.0) + 1e-30) | (a == fits) | (a.isnan() & c.isnan())
-        bad = agree & ~good & ~(fits.abs() < 1.2e-38)
+        if transform:
+            good |= ((a - fits).abs() <= 1e-6 * scale) | torch.tensor(scale > 1e36)
+        bad = agree & ~good & ~(fits.abs() < 1.2e-38) & ~(b.isnan() & special)
         if bad.any():
             at = bad.flatten().nonzero()[0].item()
             return f"{name}: element {at} is {a.flatten()[at].item()} for {b.flatten()[at].item()} (float64: {c.flatten()[at].item()})"

@@ -43,7 +43,9 @@ def _get_seq_len(src, batch_first):
 
 
 def _get_clones(module, n):
-    return ModuleList([copy.deepcopy(module) for _ in range(n)])
+    if not isinstance(module, Module):
+        raise TypeError(f"a stack of layers is made of copies of a Module, got {type(module).__name__}")
+    return ModuleList(copy.deepcopy(module) for _ in range(n))
 
 
 _SHORTCUTS = {F.relu: 1, F.gelu: 2}

@@ -25,6 +25,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 
 from wisp import _reference
+from wisp.serialization._mapped import map_file
 from wisp.serialization._names import Finder, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
 from wisp.serialization._pickler import pickled
 from wisp.serialization._storages import (
@@ -344,7 +345,7 @@ def _load_archive(file, map_location, finder, mapped):
             return content
 
         foreign = _is_foreign(read("byteorder") if "byteorder" in entries else None)
-        memory = _mapped(file) if mapped else None
+        memory = map_file(file, private=_mmap[0] == mapping.MAP_PRIVATE) if mapped else None
         storages, left = {}, size
 
         def load_storage(dtype, key, location, count, *_):
@@ -363,14 +364,6 @@ def _load_archive(file, map_location, finder, mapped):
         pickled = read("data.pkl")
         with checks:
             return Unpickler(io.BytesIO(pickled), finder, persistent(load_storage)).load()
-
-
-def _mapped(file):
-    """The memory of a file, with writes to it where `set_default_mmap_options` said they go."""
-    if _mmap[0] == mapping.MAP_PRIVATE:
-        return mapping.mmap(file.fileno(), 0, access=mapping.ACCESS_COPY)
-    with open(file.name, "r+b") as writable:
-        return mapping.mmap(writable.fileno(), 0, mapping.MAP_SHARED)
 
 
 def _is_foreign(told):

@@ -14,6 +14,7 @@ import numpy
 
 import wisp
 from wisp.serialization import replacing
+from wisp.serialization._mapped import map_file
 from wisp.serialization._storages import bytes_of, fill
 
 __all__ = ["SafetensorError", "load", "load_file", "load_model", "safe_open", "save", "save_file", "save_model"]
@@ -161,7 +162,7 @@ class safe_open:
         """The tensor over the mapped file: only what is used will be read."""
         entry = self._entry(name)
         if self._memory is None:
-            self._memory = numpy.memmap(self._file, numpy.uint8, "c")
+            self._memory = numpy.frombuffer(map_file(self._file), numpy.uint8)
         flat = wisp.from_numpy(self._memory[self._start + entry.begin : self._start + entry.end])
         if (self._start + entry.begin) % entry.dtype.itemsize:
             flat = flat.clone()

@@ -443,14 +443,12 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> lstsq(const Tensor& a, const Tensor& 
         throw RuntimeError(name, ": parameter `driver` other than `gels` is not supported on CUDA; got ", driver,
                            ". Leave it out, or move the matrices with .cpu()");
     const Dims batch = broadcast(batch_sizes(a), batch_sizes(b));
-    if (!(batch == batch_sizes(b)))
-        throw RuntimeError(name, ": Expected the batch dimensions of input and other to match, got ", a.sizes(), " and ", b_.sizes());
     const int64_t m = a.size(-2), n = a.size(-1), columns = b.size(-1), k = std::min(m, n), rows = std::max(m, n);
     const Tensor copy = column_major_copy(expanded(alias(a), with(batch, {m, n})));
     Tensor full = column_major(with(batch, {rows, columns}), a.dtype());
     zero_(full);
     auto rows_of = [&](int64_t from, int64_t to) { return alias(full, full.layout().slice(full.dim() - 2, from, to, 1)); };
-    if (b.numel()) copy_values(rows_of(0, m), alias(b));
+    if (b.numel()) copy_values(rows_of(0, m), expanded(alias(b), with(batch, {m, columns})));
     const bool has_rank = driver != "gels", has_values = driver == "gelsd" || driver == "gelss";
     Tensor rank = has_rank ? zeros(batch, DType::i64) : empty({0}, DType::i64);
     Tensor values = has_values ? zeros(with(batch, {k}), real_of(a.dtype())) : empty({0}, real_of(a.dtype()));

@@ -350,7 +350,12 @@ static const Operators operators = {
         >>> wisp.group_norm(wisp.tensor([[1.0, 3.0]]), 1)
         tensor([[-1.0000,  1.0000]]))"},
     {"nn.functional.group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05)",
-     [](const Tensor& x, int64_t groups, const Tensor& w, const Tensor& b, double eps) { return group_norm(x, groups, w, b, eps); },
+     [](const Tensor& x, int64_t groups, const Tensor& w, const Tensor& b, double eps) {
+         if (groups > 0 && x.numel() == groups && x.dim() >= 2 && x.size(0) == 1)
+             throw ValueError("Expected more than 1 value per channel when training, got input size ", x.sizes(),
+                              " and num_groups=", groups);
+         return group_norm(x, groups, w, b, eps);
+     },
      function | cuda_float32},
     {"batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
      "bool training, float momentum, float eps, bool cudnn_enabled)",

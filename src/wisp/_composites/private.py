@@ -24,10 +24,17 @@ def _segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, a
 
 
 def _int_mm(input, mat2, *, out=None):
-    """The product of int8 matrices, in int32."""
-    if input.dtype is not wisp.int8 or mat2.dtype is not wisp.int8:
-        raise RuntimeError(f"Expected both matrices to be int8, got {input.dtype} and {mat2.dtype}")
+    """The product of a matrix of int8 or uint8 and one of int8, in int32."""
+    if input.dtype not in (wisp.int8, wisp.uint8) or mat2.dtype is not wisp.int8:
+        raise RuntimeError(f"Expected both matrices to be int8 (the first may be uint8), got {input.dtype} and {mat2.dtype}")
     result = wisp.mm(input.to(wisp.int32), mat2.to(wisp.int32))
+    return result if out is None else out.copy_(result)
+
+
+def _addmm_activation(input, mat1, mat2, *, beta=1, alpha=1, use_gelu=False, out=None):
+    """relu, or gelu by its approximation, of addmm."""
+    result = wisp.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
+    result = wisp.nn.functional.gelu(result, approximate="tanh") if use_gelu else wisp.relu(result)
     return result if out is None else out.copy_(result)
 
 
@@ -107,6 +114,20 @@ def _standard_gamma(input, generator=None):
 def _sample_dirichlet(input, generator=None):
     """Samples of Dirichlet distributions."""
     return wisp.distributions.Dirichlet(input).rsample()
+
+
+def _softmax(input, dim, half_to_float):
+    """softmax along a dimension."""
+    return wisp.softmax(input, dim, wisp.float32 if half_to_float else None)
+
+
+def _masked_softmax(input, mask, dim=None, mask_type=None):
+    """softmax of what a mask does not hide; a mask of type 1 hides keys of each sample of a batch."""
+    if mask.dtype != wisp.bool:
+        raise RuntimeError("Mask should be a boolean tensor")
+    if mask_type == 1 and mask.dim() == 2 and input.dim() == 4:
+        mask = mask.view(mask.shape[0], 1, 1, mask.shape[1])
+    return wisp.softmax(input.masked_fill(mask, -wisp.inf), -1 if dim is None else dim)
 
 
 def _assert_async(input, message="Expected Tensor with single nonzero value, but got zero"):
@@ -201,6 +222,9 @@ FUNCTIONS = [
     norm_except_dim,
     _standard_gamma,
     _sample_dirichlet,
+    _softmax,
+    _masked_softmax,
+    _addmm_activation,
     _assert_async,
     _amp_foreach_non_finite_check_and_unscale_,
     lstm_cell,

@@ -117,6 +117,7 @@ cuda = _module(
     can_use_flash_attention=lambda *a, **k: False,
     can_use_efficient_attention=lambda *a, **k: False,
     preferred_linalg_library=lambda *a: "default",
+    preferred_blas_library=lambda *a: "default",
     cufft_plan_cache=_types.SimpleNamespace(size=0, max_size=0, clear=lambda: None),
     matmul=_Matmul(allow_fp16_reduced_precision_reduction=False, allow_bf16_reduced_precision_reduction=False, fp32_precision="ieee"),
 )
@@ -124,7 +125,15 @@ mps = _module(
     "mps", "Apple's GPUs: none.", is_available=_no, is_built=_no, is_macos_or_newer=lambda *a: False, is_macos13_or_newer=lambda *a: False
 )
 mkl = _module("mkl", "Intel's MKL: not used.", is_available=_no, verbose=_context)
-mkldnn = _module("mkldnn", "oneDNN: not used.", is_available=_no, enabled=False, flags=_context, verbose=_context)
+mkldnn = _module(
+    "mkldnn",
+    "oneDNN: not used.",
+    is_available=_no,
+    enabled=False,
+    flags=_context,
+    verbose=_context,
+    **{name: _types.SimpleNamespace(fp32_precision="none") for name in ("matmul", "conv", "rnn")},
+)
 openmp = _module("openmp", "OpenMP: not used, Wisp has its own threads.", is_available=_no)
 opt_einsum = _module("opt_einsum", "The order of contractions in einsum.", is_available=_no, enabled=True, strategy="auto")
 quantized = _module("quantized", "Quantized kernels: none.", engine="none", supported_engines=["none"])

@@ -363,3 +363,27 @@ def test_lazy():
     assert fresh.weight.shape == (4, 5)
     fresh(wisp.zeros(1, 5))
     assert fresh.in_features == 5
+
+
+def test_moving_modules_refuses_what_pytorch_refuses():
+    layer = nn.Linear(2, 2)
+    with pytest.raises(RuntimeError, match="copy"):
+        layer.to("cpu", copy=True)
+    with pytest.raises(TypeError):
+        layer.to(wisp.device("cpu"), True)
+    with pytest.warns(UserWarning, match="Complex modules"):
+        layer.to(wisp.complex64)
+    layer.plain = 5
+    with pytest.raises(KeyError, match="already exists"):
+        layer.plain = nn.Buffer(wisp.ones(1))
+
+
+def test_layers_of_one_value_and_without_eps():
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        nn.GroupNorm(10, 10)(wisp.rand(1, 10, 1))
+    assert nn.InstanceNorm1d(2, eps=0, track_running_stats=True)(wisp.rand(2, 2, 5)).isfinite().all()
+    with pytest.raises(RuntimeError, match="expected padding to be at most"):
+        nn.Conv1d(1, 1, 3, padding=2**63 - 5)(wisp.zeros(1, 1, 10))
+    for options in ({"acc_policy": "unknown"}, {"chunking_method": "aspect_ratio:0"}):
+        with pytest.raises(ValueError):
+            nn.LinearCrossEntropyOptions(**options)

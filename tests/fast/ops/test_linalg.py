@@ -166,3 +166,8 @@ def test_singular_determinant_is_differentiable():
     a = wisp.tensor([[1.0, 2.0], [2.0, 4.0]], dtype=wisp.float64, requires_grad=True)
     L.det(a).backward()
     close(a.grad, np.array([[4.0, -2.0], [-2.0, 1.0]]))
+
+
+def test_lstsq_broadcasts_batches():
+    a, b = wisp.randn(2, 1, 4, 3, dtype=wisp.float64), wisp.randn(1, 5, 4, 2, dtype=wisp.float64)
+    wisp.testing.assert_close(wisp.linalg.lstsq(a, b).solution, a.pinverse() @ b)

@@ -111,6 +111,13 @@ def __getattr__(name):
 fill(sys.modules[__name__], "_C")
 
 
+def _infer_size(a, b):
+    """The shape that two shapes are broadcast to."""
+    import wisp
+
+    return wisp.broadcast_shapes(a, b)
+
+
 _ConvBackend = enum.Enum(
     "_ConvBackend",
     "CudaDepthwise2d CudaDepthwise3d Cudnn CudnnTranspose Empty Miopen MiopenDepthwise MiopenTranspose Mkldnn MkldnnTranspose MkldnnEmpty "

@@ -58,6 +58,8 @@ def linear_cross_entropy(
             f"{input.shape[-1]}), got unbatched input with shape {tuple(input.shape)}"
         )
     outputs = linear_weight.shape[:-1]
+    if linear_bias is not None and linear_bias.shape != outputs:
+        raise RuntimeError(f"expected linear_bias shape to be {tuple(outputs)}, got linear_bias shape {tuple(linear_bias.shape)}")
     bias = None if linear_bias is None else linear_bias.reshape(-1)
     logits = _ops["linear"](input, linear_weight.reshape(-1, linear_weight.shape[-1]), bias)
     logits = logits.reshape(*input.shape[:-1], *outputs)

@@ -22,15 +22,16 @@ def instance_norm(input, running_mean=None, running_var=None, weight=None, bias=
     # Every channel of every sample as a channel of its own; the running statistics take the mean over the batch.
     means = None if running_mean is None else running_mean.repeat(batch)
     variances = None if running_var is None else running_var.repeat(batch)
-    result = _ops["batch_norm"](
+    result = wisp.batch_norm(
         input.reshape(1, batch * channels, *input.shape[2:]),
-        means,
-        variances,
         None if weight is None else weight.repeat(batch),
         None if bias is None else bias.repeat(batch),
+        means,
+        variances,
         True,
         momentum,
         eps,
+        False,
     )
     with wisp.no_grad():
         for running, each in ((running_mean, means), (running_var, variances)):

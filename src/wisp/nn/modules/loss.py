@@ -252,6 +252,13 @@ class LinearCrossEntropyOptions:
     def __post_init__(self):
         if self.acc_dtype not in (None, wisp.float16, wisp.bfloat16, wisp.float32, wisp.float64):
             raise ValueError(f"LinearCrossEntropyOptions: acc_dtype must be a floating dtype or None, got {self.acc_dtype}")
+        if self.acc_policy not in ("auto", "accurate", "balanced", "compact"):
+            raise ValueError(f"invalid acc_policy: {self.acc_policy!r}; there are auto, accurate, balanced and compact")
+        method, colon, factor = (self.chunking_method or "auto").partition(":")
+        if method not in ("auto", "aspect_ratio") or (colon and (method == "auto" or not factor.isdigit() or int(factor) < 1)):
+            raise ValueError(
+                f"invalid chunking_method: {self.chunking_method!r}; there are auto, aspect_ratio and aspect_ratio:2, :3 …"
+            )
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):

@@ -1,6 +1,7 @@
 """Module, the base class of all layers and models."""
 
 import inspect
+import warnings
 import weakref
 
 import wisp
@@ -90,7 +91,11 @@ def _parse_to(args, kwargs):
         elif value is not None:
             raise TypeError(f"to() received an invalid argument of type {type(value).__name__}: {value!r}")
     if rest:
+        if dtype is None and tensor is None:
+            raise TypeError("to() received an invalid combination of arguments - got (device, bool); write non_blocking=True")
         non_blocking = rest[0]
+    if kwargs.get("copy"):
+        raise RuntimeError(".to() does not accept copy argument")
     if tensor is not None:
         device, dtype = tensor.device, tensor.dtype
     if device is not None and not isinstance(device, wisp.device):
@@ -205,6 +210,8 @@ class Module(Hooks, State, _ModuleBase):
             persistent = getattr(value, "persistent", name not in state["_non_persistent_buffers_set"])
             self.register_buffer(name, value, persistent)
         elif isinstance(value, wisp.Tensor) and getattr(value, "_is_buffer", False) and "_buffers" in state:
+            if name in state and name not in state["_parameters"] and name not in state["_modules"] and name not in state["_buffers"]:
+                raise KeyError(f"attribute '{name}' already exists")
             self._forget_member(name)
             self.register_buffer(name, value, value.persistent)
         elif name in _REGISTRIES and isinstance(value, dict):
@@ -490,6 +497,12 @@ class Module(Hooks, State, _ModuleBase):
         device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
         if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
             raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
+        if dtype is not None and dtype.is_complex:
+            warnings.warn(
+                "Complex modules are a new feature under active development whose design may change, and some modules might not work as "
+                "expected when using complex tensors as parameters or buffers.",
+                stacklevel=2,
+            )
 
         def convert(t):
             new_dtype = dtype if t.is_floating_point() or t.is_complex() else None

@@ -271,10 +271,8 @@ def main(words):
         slopes = [math.log(t[3] / t[1]) / math.log(4) for t in times]
         fraction = times[0][3] / times[1][3]
         mark = " <-" if slopes[0] > LINEAR * power or fraction > 1 else ""
-        print(
-            f"{name:48}{largest:9}{times[0][3] * 1e3:10.2f}{slopes[0]:10.2f}{times[1][3] * 1e3:10.2f}{slopes[1]:10.2f}{fraction:10.2f}{mark}",
-            flush=True,
-        )
+        columns = "".join(f"{t[3] * 1e3:10.2f}{slope:10.2f}" for t, slope in zip(times, slopes))
+        print(f"{name:48}{largest:9}{columns}{fraction:10.2f}{mark}", flush=True)
     for server in servers:
         server.stdin.close()
 

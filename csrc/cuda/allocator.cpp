@@ -125,6 +125,7 @@ void collect(Pool& pool, bool wait) {
 
 // Whole free segments go back to the driver: all that no graph holds, or just those of private pools that are gone.
 void return_segments(Pool& pool, bool orphans_only = false) {
+    before_work();  // what is kept may use memory that is free by now
     if (!orphans_only) empty_lists(pool);
     for (auto& set : pool.free)
         for (auto it = set.begin(); it != set.end();) {
@@ -199,6 +200,7 @@ Block* allocate(size_t asked, int index) {
     if (!b) {
         pool.stats.retries++;
         if (!captures) {  // a capture would be broken by waiting
+            before_work();
             driver().context_synchronize();
             collect(pool, true);
             return_segments(pool);
@@ -235,6 +237,7 @@ Block* allocate(size_t asked, int index) {
 }
 
 void free_after_users(Pool& pool, Block* b) {
+    before_work();
     Handle event = nullptr;
     for (Handle user : b->users) {
         driver().event_create(&event, 2);

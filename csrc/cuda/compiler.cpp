@@ -225,8 +225,9 @@ static Handle load(Kernel* kernel, int index) {
     return kernel->function[index];
 }
 
-void launch(Kernel* kernel, Grid grid, Grid block, unsigned shared, void** arguments) {
-    before_work();
+void launch(Kernel* kernel, Grid grid, Grid block, unsigned shared, void** arguments, const uint32_t* sizes, int count) {
+    const bool keep = keeps_now();
+    if (!keep) before_work();
     const Handle stream = current_stream();
     const Device d = current_device();
     const int index = d.is_cuda() && d.index >= 0 ? d.index : current_index();
@@ -237,6 +238,7 @@ void launch(Kernel* kernel, Grid grid, Grid block, unsigned shared, void** argum
         check(driver().function_attribute(f, 8, int(shared)), "asking for shared memory");
         kernel->shared[index] = shared;
     }
+    if (keep) return keep_launch(kernel->title.c_str(), f, grid, block, shared, stream, arguments, sizes, count);
     Timed timed(kernel->title.c_str());
     const Result r = driver().launch(f, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, stream, arguments, nullptr);
     if (r != 0) [[unlikely]]

@@ -12,6 +12,15 @@ using Result = int;    // 0: success
 using Handle = void*;  // a context, stream, event, module, function, graph
 using Pointer = unsigned long long;
 
+// A launch in a graph: CUDA_KERNEL_NODE_PARAMS_v2.
+struct KernelNode {
+    Handle function;
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared;
+    void** arguments;
+    void** extra = nullptr;
+    Handle kernel = nullptr, context = nullptr;  // the current context
+};
+
 // X(return type, name in the table, symbol, parameters)
 #define WISP_DRIVER(X)                                                                                                      \
     X(init, cuInit, (unsigned flags))                                                                                       \
@@ -43,8 +52,11 @@ using Pointer = unsigned long long;
     X(stream_capture_begin, cuStreamBeginCapture_v2, (Handle, int mode))                                                    \
     X(stream_capture_end, cuStreamEndCapture, (Handle, Handle * graph))                                                     \
     X(stream_capturing, cuStreamIsCapturing, (Handle, int*))                                                                \
+    X(stream_capture_info, cuStreamGetCaptureInfo_v3,                                                                       \
+      (Handle, int* status, unsigned long long* id, Handle* graph, const Handle** last, const void** edges, size_t* count)) \
     X(graph_instantiate, cuGraphInstantiateWithFlags, (Handle * executable, Handle graph, unsigned long long))              \
     X(graph_launch, cuGraphLaunch, (Handle executable, Handle stream))                                                      \
+    X(graph_set_kernel, cuGraphExecKernelNodeSetParams_v2, (Handle executable, Handle node, const KernelNode*))             \
     X(graph_destroy, cuGraphDestroy, (Handle))                                                                              \
     X(graph_executable_destroy, cuGraphExecDestroy, (Handle))                                                               \
     X(event_create, cuEventCreate, (Handle*, unsigned flags))                                                               \

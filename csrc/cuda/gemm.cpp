@@ -137,9 +137,29 @@ uint32_t alignment_of(std::initializer_list<const void*> pointers) {
     return uint32_t(bits & (~bits + 1));
 }
 
+// All that a call of the library takes; no padding (see keep_call).
+struct ProductCall {
+    const ProductPlan* plan;
+    const void *a, *b, *addend, *bias;
+    void *c, *workspace;
+    double alpha[2], beta[2];
+    int32_t device, wide;
+};
+
+void call_library(const void* data, Handle stream) {
+    const ProductCall& t = *static_cast<const ProductCall*>(data);
+    const ProductPlan& p = *t.plan;
+    if (t.bias) must(lt().set_description(p.description, desc_bias_pointer, &t.bias, 8), "giving a bias");
+    const float alpha[2] = {float(t.alpha[0]), float(t.alpha[1])}, beta[2] = {float(t.beta[0]), float(t.beta[1])};
+    Timed timed("cuBLASLt product");
+    must(lt().matmul(handle(t.device), p.description, t.wide ? static_cast<const void*>(t.alpha) : alpha, t.b, p.b, t.a, p.a,
+                     t.wide ? static_cast<const void*>(t.beta) : beta, t.addend, p.d, t.c, p.c, p.found.algorithm, t.workspace,
+                     p.found.workspace, stream),
+         "a product");
+}
+
 // One strided batch: the last batch dimension, if there is one.
 void one(DType dtype, const GemmArgs& g, const char* a, const char* b, char* c, const char* d, int last) {
-    before_work();
     const int device = current_device().index;
     Shape s{};
     s.m = g.m, s.n = g.n, s.k = g.k;
@@ -179,16 +199,19 @@ void one(DType dtype, const GemmArgs& g, const char* a, const char* b, char* c, 
     s.beta = with_d && !row_bias;
     s.alignment = int32_t(alignment_of({a, b, c, addend}));
     const ProductPlan& p = plan_for(s);
-    if (row_bias) must(lt().set_description(p.description, desc_bias_pointer, &d, 8), "giving a bias");
-    Scratch workspace(p.found.workspace);
-    const double alpha[2] = {g.alpha, g.alpha_imag}, beta[2] = {s.beta ? g.beta : 0, s.beta ? g.beta_imag : 0};
-    const float alpha_f[2] = {float(g.alpha), float(g.alpha_imag)}, beta_f[2] = {float(beta[0]), float(beta[1])};
-    const bool wide = dtype == DType::f64 || dtype == DType::c128;
-    Timed timed("cuBLASLt product");
-    must(lt().matmul(handle(device), p.description, wide ? static_cast<const void*>(alpha) : alpha_f, b, p.b, a, p.a,
-                     wide ? static_cast<const void*>(beta) : beta_f, addend, p.d, c, p.c, p.found.algorithm, workspace.data(),
-                     p.found.workspace, current_stream()),
-         "a product");
+    const Scratch workspace(p.found.workspace);
+    call_or_keep(ProductCall{&p,
+                             a,
+                             b,
+                             addend,
+                             row_bias ? d : nullptr,
+                             c,
+                             workspace.data(),
+                             {g.alpha, g.alpha_imag},
+                             {s.beta ? g.beta : 0, s.beta ? g.beta_imag : 0},
+                             device,
+                             dtype == DType::f64 || dtype == DType::c128},
+                 call_library);
 }
 
 void batches(DType dtype, const GemmArgs& g, int dim, const char* a, const char* b, char* c, const char* d) {

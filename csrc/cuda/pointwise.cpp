@@ -18,24 +18,11 @@ namespace {
 
 constexpr int row_identity = int(Pointwise::count), row_conjugate = row_identity + 1, row_where = row_identity + 2;
 
-std::string row_name(int row) {
-    static const char* const names[] = {
-#define UNARY(name, ...) #name,
-#define ACTIVATION(name, ...) #name,
-#define BINARY(name, ...) #name,
-#define TERNARY(name, ...) #name,
-#include "../ops/table/unary.h"
-#include "../ops/table/activation.h"
-#include "../ops/table/binary.h"
-#undef UNARY
-#undef ACTIVATION
-#undef BINARY
-#undef TERNARY
-    };
+std::string row_text(int row) {
     if (row == row_identity) return "identity_row";
     if (row == row_conjugate) return "conjugate_row";
     if (row == row_where) return "where_row";
-    return std::string("rows::") + names[row] + "_row";
+    return str("rows::", row_name(Pointwise(row)), "_row");
 }
 
 // Everything that a kernel is specialised for, in 64 bits.
@@ -80,7 +67,7 @@ Kernel* kernel_for(const RowCall& c, Form form, int vector) {
     Kernel*& kernel = known[key_of(c, form, vector)];
     if (kernel) return kernel;
     static constexpr const char* forms[] = {"pointwise_strided<", "pointwise_flat<", "pointwise_list<"};
-    std::string name = str(forms[int(form)], row_name(c.row), ", ", c.which, ", ", type_text(c.compute), ", ", vector);
+    std::string name = str(forms[int(form)], row_text(c.row), ", ", c.which, ", ", type_text(c.compute), ", ", vector);
     if (form == Form::flat) name += vector > 1 ? ", 2" : ", 1";
     for (int k = 0; k < c.count; k++)
         name += std::string(", ") + (c.operands[k].number ? "Number" : c.operands[k].data ? type_text(c.operands[k].dtype) : "Absent");
@@ -243,10 +230,9 @@ void launch_row(const RowCall& c, const Dims& sizes) {
     unsigned spread;
     const int vector = vector_of(c, m, flat, spread);
     if (waiting && waiting->depth > 0 && flat && c.count <= list_operands && n < (int64_t(1) << 31)) return let_wait(c, vector, n);
-    PointwiseArguments a;
+    PointwiseArguments a{};  // what is not set must be the same each time: see replay.cpp
     a.n = flat ? n : n / vector;
     if (!flat && a.n >= (int64_t(1) << 31)) return launch_halves(c, sizes, m.outermost);
-    std::memset(a.data, 0, sizeof a.data);
     if (c.params) std::memcpy(a.params, c.params, sizeof a.params);
     for (int k = 0; k < c.count; k++) {
         a.data[k] = c.operands[k].data;
@@ -314,6 +300,23 @@ void begin_list() {
 }
 void end_list() {
     if (--waiting->depth == 0) before_work();
+}
+
+const char* row_name(Pointwise op) {
+    static const char* const names[] = {
+#define UNARY(name, ...) #name,
+#define ACTIVATION(name, ...) #name,
+#define BINARY(name, ...) #name,
+#define TERNARY(name, ...) #name,
+#include "../ops/table/unary.h"
+#include "../ops/table/activation.h"
+#include "../ops/table/binary.h"
+#undef UNARY
+#undef ACTIVATION
+#undef BINARY
+#undef TERNARY
+    };
+    return names[int(op)];
 }
 
 const char* type_text(DType dtype) {

@@ -1,6 +1,7 @@
 // Fused programs on the GPU: one kernel each, whose text is written here from rows of the table and compiled when a program of its
-// structure first comes. Intermediate values are in registers, rounded to their dtype. A program with reductions takes a block per
-// row and goes over the row once for each reduction that depends on another, making again what is cheap to make.
+// structure first comes. Intermediate values are in registers, rounded to their dtype, and have the bits that eager's have. A program
+// with reductions takes a block per row and goes over the row once for each reduction that depends on another, making again what is
+// cheap to make. The order of a sum depends on the length of the row alone, but is not that of the kernel for a single reduction.
 #include "kernels/program.h"
 
 #include <cstring>
@@ -17,6 +18,7 @@ namespace {
 #include "../kernels/program_arguments.h"
 
 constexpr int threads = 256;
+constexpr int64_t together = 4;  // elements of a row that are one thread's, whatever the vectors are
 
 // An input seen along the merged dimensions.
 struct Place {
@@ -33,7 +35,7 @@ public:
     }
 
     void launch() {
-        ProgramArguments a;
+        ProgramArguments a{};  // what is not set must be the same each time: see replay.cpp
         a.length = inner_ / vector_;
         a.n = rows_ ? outer_ : outer_ * inner_ / vector_;
         for (size_t i = 0; i < places_.size(); i++) {
@@ -108,7 +110,7 @@ private:
             if (!places_[i].is_number) widest = std::max(widest, item_size(p_.inputs[i].dtype));
         for (const ProgramStep& s : p_.steps)
             if (s.out && !s.by_row) widest = std::max(widest, item_size(s.result));
-        const int64_t wanted = 16 / widest;
+        const int64_t wanted = rows_ ? std::min(together, 16 / widest) : 16 / widest;
         if (inner_ % wanted) return;
         for (size_t i = 0; i < places_.size(); i++) {
             const Place& at = places_[i];
@@ -177,24 +179,7 @@ private:
         // What an expression lacks is given as its first operand.
         for (int i = 0; i < operands; i++) call += in(i < s.count && s.in[size_t(i)] >= 0 ? i : 0, s.compute) + ", ";
         call += s.has_params ? str("p.params[", parameter, "])") : std::string("no_params)");
-        return as(s.result, call);
-    }
-
-    static const char* row_name(Pointwise op) {
-        static const char* const names[] = {
-#define UNARY(name, ...) #name,
-#define ACTIVATION(name, ...) #name,
-#define BINARY(name, ...) #name,
-#define TERNARY(name, ...) #name,
-#include "../ops/table/unary.h"
-#include "../ops/table/activation.h"
-#include "../ops/table/binary.h"
-#undef UNARY
-#undef ACTIVATION
-#undef BINARY
-#undef TERNARY
-        };
-        return names[int(op)];
+        return as(s.result, str("settled(", call, ")"));
     }
 
     // Which full steps lead to a value.
@@ -344,7 +329,10 @@ private:
                 const char* type = type_text(p_.inputs[size_t(i)].dtype);
                 t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", i, "] + o", i, ");");
             }
-        const std::string loop = str("for (int64_t e = threadIdx.x; e < p.length; e += ", threads, ") {");
+        const int64_t vectors = together / vector_;
+        const std::string loop = vectors == 1 ? str("for (int64_t e = threadIdx.x; e < p.length; e += ", threads, ") {")
+                                              : str("for (int64_t q = threadIdx.x * ", vectors, "; q < p.length; q += ", threads * vectors,
+                                                    ") for (int64_t e = q; e < q + ", vectors, " && e < p.length; e++) {");
         const std::string each = str("_Pragma(\"unroll\") for (int k = 0; k < ", vector_, "; k++) {");
         for (int l = 0; l <= last; l++) {
             // What is computed from the results of reductions, row by row; then the reductions that can be made from that.

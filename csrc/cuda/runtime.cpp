@@ -249,8 +249,15 @@ void to_host(void* host, const void* device, size_t bytes, bool wait) {
 }
 
 void within(void* to, const void* from, size_t bytes) {
-    before_work();
-    if (bytes) check(driver().copy_within(Pointer(to), Pointer(from), bytes, current_stream()), "copying on the device");
+    struct Copy {
+        Pointer to, from;
+        size_t bytes;
+    } const copy = {Pointer(to), Pointer(from), bytes};
+    if (!bytes) return;
+    call_or_keep(copy, [](const void* data, Handle stream) {
+        const Copy& c = *static_cast<const Copy*>(data);
+        check(driver().copy_within(c.to, c.from, c.bytes, stream), "copying on the device");
+    });
 }
 
 void between(void* to, int to_index, const void* from, int from_index, size_t bytes) {
@@ -284,8 +291,15 @@ void between(void* to, int to_index, const void* from, int from_index, size_t by
 }
 
 void fill_zero(void* data, size_t bytes) {
-    before_work();
-    if (bytes) check(driver().fill_bytes(Pointer(data), 0, bytes, current_stream()), "filling memory");
+    struct Fill {
+        Pointer to;
+        size_t bytes;
+    } const fill = {Pointer(data), bytes};
+    if (!bytes) return;
+    call_or_keep(fill, [](const void* data, Handle stream) {
+        const Fill& f = *static_cast<const Fill*>(data);
+        check(driver().fill_bytes(f.to, 0, f.bytes, stream), "filling memory");
+    });
 }
 
 }  // namespace wisp::cuda

@@ -134,20 +134,50 @@ void begin_list();
 void end_list();
 extern constinit thread_local bool launches_wait __attribute__((tls_model("initial-exec")));
 void launch_waiting();
-inline void before_work() {
-    if (launches_wait) [[unlikely]]
-        launch_waiting();
-}
 
+// In a thread that keeps its work (replay.cpp) launches and products are written down, and sent together before anything else is
+// asked of the device.
+extern bool work_kept;  // some is: by any thread
+extern constinit thread_local bool keeps_work __attribute__((tls_model("initial-exec")));
+void send_kept();
+bool may_keep();  // nothing speaks against it
+inline bool keeps_now() { return keeps_work && may_keep(); }
 struct Grid {
     unsigned x = 1, y = 1, z = 1;
 };
-void launch(Kernel* kernel, Grid grid, Grid block, unsigned shared, void** arguments);
+void keep_launch(const char* title, Handle function, Grid grid, Grid block, unsigned shared, Handle stream, void** arguments,
+                 const uint32_t* sizes, int count);
+// call(a copy of the data, stream), later. The data is compared as bytes: no padding.
+void keep_call(void (*call)(const void* data, Handle stream), const void* data, size_t bytes, Handle stream);
+struct ReplayCounts {
+    int64_t kept = 0, replayed = 0, graphs = 0, adapted = 0;
+};
+extern ReplayCounts replay_counts;
+
+// Called before anything but a launch or a call that is kept.
+inline void before_work() {
+    if (launches_wait) [[unlikely]]
+        launch_waiting();
+    if (work_kept) [[unlikely]]
+        send_kept();
+}
+
+// A call of a library, now or with what is kept.
+template <class Data> void call_or_keep(const Data& data, void (*call)(const void* data, Handle stream)) {
+    if (keeps_now()) [[unlikely]]
+        return keep_call(call, &data, sizeof data, current_stream());
+    before_work();
+    call(&data, current_stream());
+}
+
+// `sizes`: of the arguments, in bytes.
+void launch(Kernel* kernel, Grid grid, Grid block, unsigned shared, void** arguments, const uint32_t* sizes, int count);
 
 // launch(kernel, grid, block, 0, a, b, c): the arguments have exactly the kernel's types.
 template <class... A> void launch_with(Kernel* kernel, Grid grid, Grid block, unsigned shared, const A&... arguments) {
     void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
-    launch(kernel, grid, block, shared, pointers);
+    static constexpr uint32_t sizes[] = {uint32_t(sizeof(A))...};
+    launch(kernel, grid, block, shared, pointers, sizes, int(sizeof...(A)));
 }
 
 // --- times of kernels, for the profiler (timing.cpp)

@@ -1,16 +1,18 @@
 // Compiled regions for Python: wisp.compiler calls functions in and out of them.
 #include "../compile/tape.h"
+#include "../cuda/runtime.h"
 #include "objects.h"
 
 namespace wisp {
 namespace {
 
 // Leaves the region; an exception that is on its way stays the one that is raised.
-PyObject* left(PyObject* result) {
+PyObject* left(PyObject* result, bool keeps_on = false) {
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
-    const bool done = guarded(false, [] {
+    const bool done = guarded(false, [&] {
         compile::leave_region();
+        if (!keeps_on) cuda::before_work();
         return true;
     });
     if (type) {
@@ -33,6 +35,18 @@ PyObject* call_noting(PyObject*, PyObject* args) {
     return left(PyObject_Call(function, arguments, keywords));
 }
 
+// The same, with launches on the GPU kept back (cuda/replay.cpp).
+PyObject* call_keeping(PyObject*, PyObject* args) {
+    PyObject *function, *arguments, *keywords;
+    if (!take(args, function, arguments, keywords)) return nullptr;
+    const bool before = cuda::keeps_work;
+    cuda::keeps_work = true;
+    compile::enter_region();
+    PyObject* result = left(PyObject_Call(function, arguments, keywords), before);
+    cuda::keeps_work = before;
+    return result;
+}
+
 PyObject* call_at_once(PyObject*, PyObject* args) {
     PyObject *function, *arguments, *keywords;
     if (!take(args, function, arguments, keywords)) return nullptr;
@@ -51,8 +65,10 @@ PyObject* run_noted(PyObject*, PyObject*) {
 
 PyObject* noted_counts(PyObject*, PyObject*) {
     const compile::Counts& c = compile::counts;
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "noted", c.notes, "never_made", c.dead, "programs", c.programs, "runs", c.runs,
-                         "bytes", c.bytes, "bytes_one_by_one", c.eager_bytes);
+    const cuda::ReplayCounts& r = cuda::replay_counts;
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "noted", c.notes, "never_made", c.dead, "programs", c.programs, "runs",
+                         c.runs, "bytes", c.bytes, "bytes_one_by_one", c.eager_bytes, "launches_kept", r.kept, "launches_replayed",
+                         r.replayed, "graphs", r.graphs);
 }
 
 // The result of a call in a region, and the programs that were made: (names of operators, shape, bytes read, written, one by one).
@@ -86,10 +102,15 @@ PyObject* set_worth_noting(PyObject*, PyObject* elements) {
     return PyLong_FromLongLong(before);
 }
 
-PyMethodDef methods[] = {{"_call_noting", call_noting, METH_VARARGS, nullptr},   {"_call_at_once", call_at_once, METH_VARARGS, nullptr},
-                         {"_call_watched", call_watched, METH_VARARGS, nullptr}, {"_is_noting", is_noting, METH_NOARGS, nullptr},
-                         {"_run_noted", run_noted, METH_NOARGS, nullptr},        {"_set_worth_noting", set_worth_noting, METH_O, nullptr},
-                         {"_noted_counts", noted_counts, METH_NOARGS, nullptr},  {nullptr, nullptr, 0, nullptr}};
+PyMethodDef methods[] = {{"_call_noting", call_noting, METH_VARARGS, nullptr},
+                         {"_call_keeping", call_keeping, METH_VARARGS, nullptr},
+                         {"_call_at_once", call_at_once, METH_VARARGS, nullptr},
+                         {"_call_watched", call_watched, METH_VARARGS, nullptr},
+                         {"_is_noting", is_noting, METH_NOARGS, nullptr},
+                         {"_run_noted", run_noted, METH_NOARGS, nullptr},
+                         {"_set_worth_noting", set_worth_noting, METH_O, nullptr},
+                         {"_noted_counts", noted_counts, METH_NOARGS, nullptr},
+                         {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 

@@ -16,9 +16,10 @@ using cuda::Handle;
 
 int index_of(int64_t index) { return cuda::check_device(int(index)); }
 PyObject* text(const std::string& s) { return PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "replace"); }
-// A stream or an event: noted work is begun before anything is asked of one.
+// A stream or an event: work that is noted or kept is begun before anything is asked of one.
 Handle handle(int64_t value) {
     compile::run_notes();
+    cuda::before_work();
     return reinterpret_cast<Handle>(value);
 }
 
@@ -164,7 +165,7 @@ const Operators operators = {
     {"_cuda.current_stream(int device)",
      [](int64_t i) {
          OnDevice on({DeviceType::cuda, int8_t(index_of(i))});
-         return int64_t(cuda::current_stream());
+         return int64_t(handle(int64_t(cuda::current_stream())));  // others will put work on it
      },
      function},
     {"_cuda.set_stream(int device, int stream)", [](int64_t i, int64_t s) { cuda::set_stream(index_of(i), handle(s)); }, function},

@@ -18,13 +18,23 @@ SUITES = {
     "ops/reduce ops/shape ops/sort autograd/backward autograd/function autograd/inplace autograd/python_side autograd/forward_ad "
     "core/conjugate func/func func/vmap nn/hooks nn/module nn/state nn/nn_utils distributions optim sparse",
     "pointwise table": "ops/generated",
+    "compiled regions": "compile/regions compile/programs",
 }
+IN_REGIONS = "ops/generated_operators ops/formulas ops/fused ops/reduce autograd/backward autograd/function autograd/inplace optim"
 OF_THE_CPU = "test_repr test_documentation test_shares_memory"
 
 
 @pytest.mark.parametrize("suites", SUITES)
 def test_on_the_gpu(suites):
-    paths = [FOLDER / f"{name}.py" for name in SUITES[suites].split()]
+    run(SUITES[suites])
+
+
+def test_in_compiled_regions():
+    run(IN_REGIONS, WISP_TEST_COMPILED="1")
+
+
+def run(names, **environment):
+    paths = [FOLDER / f"{name}.py" for name in names.split()]
     files = [str(path.with_name(f"test_{path.name}")) for path in paths]
     assert all(map(os.path.exists, files))
     chosen = " and ".join(f"not {name}" for name in OF_THE_CPU.split())
@@ -34,6 +44,7 @@ def test_on_the_gpu(suites):
             [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "--device", "cuda"]
             + ["--share", f"{i + 1}/{parts}", "-k", chosen, *files],
             cwd=FOLDER.parent.parent,
+            env={**os.environ, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -7,7 +7,7 @@
 
 namespace {
 
-long launches = 0, live_bytes = 0;
+long launches = 0, graph_launches = 0, changed_nodes = 0, live_bytes = 0;
 constexpr size_t memory = size_t(8) << 30;
 void* captured = nullptr;  // the stream, of which there is one at a time
 
@@ -35,7 +35,7 @@ extern "C" {
 // --- driver -----------------------------------------------------------------------------------------------------------
 // clang-format off: a list of names
 FINE(cuInit) FINE(cuCtxSetCurrent) FINE(cuCtxSynchronize) FINE(cuStreamDestroy_v2) FINE(cuStreamSynchronize) FINE(cuStreamQuery)
-FINE(cuStreamWaitEvent) FINE(cuGraphLaunch) FINE(cuGraphDestroy) FINE(cuGraphExecDestroy) FINE(cuEventDestroy_v2)
+FINE(cuStreamWaitEvent) FINE(cuGraphDestroy) FINE(cuGraphExecDestroy) FINE(cuEventDestroy_v2)
 FINE(cuEventRecord) FINE(cuEventSynchronize) FINE(cuEventQuery) FINE(cuFuncSetAttribute) MAKES(cuDevicePrimaryCtxRetain)
 MAKES(cuStreamCreateWithPriority) MAKES(cuGraphInstantiateWithFlags) MAKES(cuEventCreate) MAKES(cuModuleGetFunction)
 // clang-format on
@@ -93,6 +93,12 @@ int cuMemcpyPeerAsync(unsigned long long to, void*, unsigned long long from, voi
 int cuMemsetD8Async(unsigned long long to, unsigned char v, size_t n, void*) { return std::memset(reinterpret_cast<void*>(to), v, n), 0; }
 int cuStreamBeginCapture_v2(void* stream, int) { return captured ? 900 : (captured = stream, 0); }
 int cuStreamEndCapture(void* stream, void** graph) { return stream != captured ? 900 : (captured = nullptr, handle(graph)); }
+int cuStreamGetCaptureInfo_v3(void* stream, int* state, unsigned long long*, void**, void* const** last, const void**, size_t* count) {
+    static void* node;
+    return *state = stream == captured, handle(&node), *last = &node, *count = 1, 0;
+}
+int cuGraphLaunch() { return graph_launches++, 0; }
+int cuGraphExecKernelNodeSetParams_v2() { return changed_nodes++, 0; }
 int cuStreamIsCapturing(void* stream, int* state) { return *state = stream == captured, 0; }
 int cuEventElapsedTime(float* t, void*, void*) { return *t = 0.5f, 0; }
 int cuModuleLoadData(void** module, const void*) { return handle(module); }
@@ -106,6 +112,8 @@ int cuLaunchKernel(void*, unsigned x, unsigned y, unsigned z, unsigned bx, unsig
 int cuGetErrorString(int, const char** text) { return *text = "the stand-in refused", 0; }
 int cuGetErrorName(int, const char** text) { return *text = "STAND_IN", 0; }
 long fake_launches() { return launches; }
+long fake_graph_launches() { return graph_launches; }
+long fake_changed_nodes() { return changed_nodes; }
 
 // --- NVRTC ------------------------------------------------------------------------------------------------------------
 int nvrtcVersion(int* major, int* minor) { return *major = 13, *minor = 0, 0; }

@@ -10,6 +10,15 @@ __device__ constexpr Param no_params[4] = {};
 template <class T> WISP_INLINE T element(const char* at) { return *reinterpret_cast<const T*>(at); }
 template <class T, int V> WISP_INLINE Vector<T, V> elements(const char* at) { return *reinterpret_cast<const Vector<T, V>*>(at); }
 
+// A value as memory would have it: the compiler must not join the product that it comes from with a sum that it goes into, so that
+// what an operator gives depends on its operands alone, and not on the program that it is in.
+template <class T> WISP_INLINE T settled(T x) {
+    if constexpr (is_complex<T>) return T(settled(x.re), settled(x.im));
+    else if constexpr (std::is_same_v<T, float>) asm("" : "+f"(x));
+    else if constexpr (std::is_same_v<T, double>) asm("" : "+d"(x));
+    return x;
+}
+
 struct Adding {
     template <class T> static WISP_INLINE T start() { return T(0); }
     template <class T> static WISP_INLINE T join(T a, T b) { return a + b; }

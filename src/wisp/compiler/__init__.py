@@ -76,11 +76,12 @@ def list_backends(exclude_tags=("debug", "experimental")):
 
 
 def statistics():
-    """Counts since the start: operators noted and never made, runs of the tape, programs, bytes they moved and would have moved.
+    """Counts since the start: operators noted and never made, runs of the tape, programs, bytes they moved and would have moved;
+    launches on a GPU that were kept back, how many of them went as graphs, and the graphs.
 
     >>> import wisp
-    >>> sorted(wisp.compiler.statistics())
-    ['bytes', 'bytes_one_by_one', 'never_made', 'noted', 'programs', 'runs']
+    >>> sorted(wisp.compiler.statistics())[:6]
+    ['bytes', 'bytes_one_by_one', 'graphs', 'launches_kept', 'launches_replayed', 'never_made']
     """
     return _core._noted_counts()
 

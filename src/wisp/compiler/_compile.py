@@ -8,6 +8,8 @@ from wisp import _core
 from wisp.nn.modules.module import Module
 
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+# In these, launches on a GPU are kept back and replayed as graphs.
+_KEEPING = ("reduce-overhead", "max-autotune")
 # Names of backends that programs ask for, and whether operators are noted under them.
 BACKENDS = {"inductor": True, "cudagraphs": True, "eager": False, "aot_eager": False}
 
@@ -46,13 +48,14 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
             f, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, name=name, disable=disable, **kwargs
         )
     _check("inductor" if backend is None else backend, mode, options)
+    keeping = mode in _KEEPING or backend == "cudagraphs" or bool(options and options.get("triton.cudagraphs"))
     if not callable(model):
         raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
     if isinstance(model, Module):
-        return OptimizedModule(model, noting=BACKENDS[backend or "inductor"] and not disable)
+        return OptimizedModule(model, noting=BACKENDS[backend or "inductor"] and not disable, keeping=keeping)
     if disable:
         return model
-    return _noting(model) if BACKENDS[backend or "inductor"] else _forwarding(model)
+    return _noting(model, keeping) if BACKENDS[backend or "inductor"] else _forwarding(model)
 
 
 def _wraps(function):
@@ -67,8 +70,8 @@ def _wraps(function):
     return finish
 
 
-def _noting(function):
-    call = _core._call_noting
+def _noting(function, keeping=False):
+    call = _core._call_keeping if keeping else _core._call_noting
 
     @_wraps(function)
     def compiled(*args, **kwargs):
@@ -97,15 +100,15 @@ class OptimizedModule(Module):
     (['_orig_mod.weight', '_orig_mod.bias'], 3)
     """
 
-    _own = frozenset(("_orig_mod", "_noting", "forward", "__dict__", "__class__"))
+    _own = frozenset(("_orig_mod", "_noting", "_keeping", "forward", "__dict__", "__class__"))
 
-    def __init__(self, mod, noting=True):
+    def __init__(self, mod, noting=True, keeping=False):
         super().__init__()
         super().__setattr__("_orig_mod", mod)
         state = self.__dict__
         del state["training"]  # the module's is meant
-        state["_noting"] = noting
-        state["forward"] = _noting(mod) if noting else _forwarding(mod)
+        state["_noting"], state["_keeping"] = noting, keeping
+        state["forward"] = _noting(mod, keeping) if noting else _forwarding(mod)
 
     @property
     def training(self):
@@ -117,7 +120,7 @@ class OptimizedModule(Module):
             self._orig_mod.training = mode
 
     def __reduce__(self):
-        return type(self), (self._orig_mod, self._noting)
+        return type(self), (self._orig_mod, self._noting, self._keeping)
 
     def __getattr__(self, name):
         if name == "_orig_mod":

@@ -18,6 +18,11 @@ def medium_tensors_are_noted():
     wisp._core._set_worth_noting(before)
 
 
+def same(a, b):
+    """Equal: on a GPU but for the order in which reductions of rows add."""
+    return wisp.equal(a, b) if not a.is_cuda else wisp.allclose(a, b, rtol=1e-4, atol=1e-5 * float(a.abs().max()))
+
+
 def counted(f, *args):
     """The result, and what was counted on the way."""
     before = wisp.compiler.statistics()
@@ -48,14 +53,14 @@ def test_dead_results_are_never_made():
 
 def test_small_operators_run_at_once():
     _, counts = counted(lambda x: x * 2 + 1, wisp.ones(100))
-    assert counts["noted"] == 0
+    assert counts["noted"] == (2 if wisp.ones(1).is_cuda else 0)  # a launch costs more than a note
 
 
 def test_rows_are_reduced_in_the_program():
     x, w = wisp.randn(50, 200), wisp.randn(200)
     norm = lambda x: x * wisp.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w  # noqa: E731
     result, counts = counted(norm, x)
-    assert counts["programs"] == 1 and wisp.equal(result, norm(x))
+    assert counts["programs"] == 1 and same(result, norm(x))
 
 
 def test_values_are_there_when_asked_for():
@@ -140,8 +145,33 @@ def test_nested_regions_and_disabled_functions():
     assert inner(wisp.ones(5000))[0] == 3 and seen[6:] == [True, False]
 
 
+def test_launches_that_are_kept_back():
+    """With mode="reduce-overhead" launches on a GPU go together, as a graph once they were seen; elsewhere nothing changes."""
+
+    def step(x, w, scale):
+        for _ in range(4):
+            x = (x @ w).relu() * scale + 1
+            x = x / x.amax(-1, keepdim=True)
+        return x
+
+    w = wisp.randn(128, 128)
+    kept = wisp.compile(step, mode="reduce-overhead")
+    before = wisp.compiler.statistics()
+    for i in range(8):  # other values, another number, memory at other places
+        x = wisp.randn(100, 128)
+        assert same(kept(x, w, 1 + i), step(x, w, 1 + i))
+    w.mul_(0.5)
+    branch = lambda x: kept(x, w, 2) if float(x.sum()) > 0 else x - 1  # noqa: E731
+    both = wisp.compile(branch, mode="reduce-overhead")
+    for x in (wisp.ones(100, 128), -wisp.ones(100, 128), wisp.ones(100, 128)):
+        assert same(both(x), branch(x))
+    after = wisp.compiler.statistics()
+    replayed = after["launches_replayed"] - before["launches_replayed"]
+    assert replayed > 40 if w.is_cuda else replayed == 0
+
+
 def test_threads():
-    results, errors = {}, []
+    results, errors, x = {}, [], wisp.full((300, 1000), 0.5)
 
     @wisp.compile
     def f(x, k):
@@ -154,7 +184,7 @@ def test_threads():
     def work(k):
         try:
             for _ in range(10):
-                results[k] = f(wisp.full((300, 1000), 0.5), k)
+                results[k] = f(x, k)
         except Exception as error:  # noqa: BLE001
             errors.append(error)
 
@@ -165,7 +195,7 @@ def test_threads():
         t.join()
     assert not errors
     for k, value in results.items():
-        assert wisp.equal(value, f._torchdynamo_orig_callable(wisp.full((300, 1000), 0.5), k))
+        assert wisp.equal(value, f._torchdynamo_orig_callable(x, k))
 
 
 def test_a_noted_value_leaves_its_thread():
@@ -203,7 +233,7 @@ def test_a_training_step():
 
     losses, parameters = train(step)
     their_losses, their_parameters = train(wisp.compile(step))
-    assert losses == their_losses and all(wisp.equal(a, b) for a, b in zip(parameters, their_parameters))
+    assert same(wisp.tensor(losses), wisp.tensor(their_losses)) and all(same(a, b) for a, b in zip(parameters, their_parameters))
 
 
 def test_hooks_autocast_and_double_backward():
@@ -217,12 +247,12 @@ def test_hooks_autocast_and_double_backward():
         (g * g).sum().backward()
         return z, g.detach(), x.grad, grads
 
-    def same(a, b):
-        return all(p == q if isinstance(p, list) else wisp.equal(p, q) for p, q in zip(a, b))
+    def alike(a, b):
+        return all(same(wisp.as_tensor(p), wisp.as_tensor(q)) for p, q in zip(a, b))
 
     wisp.manual_seed(0)
     x = wisp.randn(80, 80)
-    assert same(f(x.clone().requires_grad_()), wisp.compile(f)(x.clone().requires_grad_()))
+    assert alike(f(x.clone().requires_grad_()), wisp.compile(f)(x.clone().requires_grad_()))
 
 
 def test_compiled_modules():
@@ -289,7 +319,7 @@ def test_long_chains_and_many_shapes():
     for shape in [(5000,), (3, 1700), (1, 5000), (50, 1, 100), (2, 3, 4, 5, 60)]:
         x = wisp.randn(shape)
         g = lambda x: (x.transpose(0, -1) * 2 + x.transpose(0, -1).contiguous()).sum(-1) + 1  # noqa: E731
-        assert wisp.equal(g(x), wisp.compile(g)(x))
+        assert same(g(x), wisp.compile(g)(x))
 
 
 def test_channels_last_and_strides_are_kept():

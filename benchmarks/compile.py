@@ -1,13 +1,15 @@
-"""Compiled regions beside eager Wisp and torch.compile, in one process and by turns; the least of many times counts.
+"""Compiled regions beside eager Wisp and torch.compile; the least of many times counts.
 
-python benchmarks/compile.py            # all rows that this machine can run
+python benchmarks/compile.py            # on the CPU, by turns in one process
 python benchmarks/compile.py chain      # rows whose name contains a word
+python benchmarks/compile.py --cuda     # on the GPU: a process for each package and row, with peaks of memory and the first step
 """
 
+import json
+import os
+import subprocess
 import sys
 import time
-
-import wisp
 
 try:
     import torch
@@ -17,6 +19,11 @@ except ImportError:  # the columns of PyTorch stay empty
 
 def chain(lib):
     x, y = lib.ones(1 << 20), lib.ones(1 << 20)
+    return lambda: (lib.tanh(x * 2 + y) - x) * y
+
+
+def short_chain(lib):
+    x, y = lib.ones(1 << 13), lib.ones(1 << 13)
     return lambda: (lib.tanh(x * 2 + y) - x) * y
 
 
@@ -77,6 +84,7 @@ def half(lib):
 
 ROWS = {
     "chain of five, 1 M floats": chain,
+    "the same, 8192 floats": short_chain,
     "gelu(x rsqrt(mean x²) w) + x, 1000 x 1000": norm_forward,
     "the same with backward": norm,
     "softmax by hand, 1000 x 1000": softmax,
@@ -100,7 +108,9 @@ def fastest(functions, seconds=1.5):
     return [1000 * t for t in best]
 
 
-def main(words):
+def on_the_cpu(words):
+    import wisp
+
     print(f"{'':48}{'eager':>9}{'compiled':>9}{'torch':>9}{'t.compile':>10}   ms; compiled / t.compile")
     for name, make in ROWS.items():
         if words and not any(word in name for word in words):
@@ -115,5 +125,79 @@ def main(words):
         print(f"{name:48}" + "".join(f"{t:9.3f}" for t in times) + ratio)
 
 
+# ---- the GPU
+
+# By name: the function of compile_models.py, its arguments, the mode, steps of a round, what our time may be in torch.compile's.
+ON_THE_GPU = {
+    "chain of five, 64 M floats": ("chain", {}, None, 50, 1.0),
+    "RMSNorm by hand, 8192 x 2048, backward": ("norm", {}, None, 100, 1.0),
+    "Llama 350 M, 4 x 2048": ("llama", {}, None, 10, 0.9),
+    "GPT-2 124 M, 8 x 1024": ("gpt2", {}, None, 20, 0.85),
+    "1 B decode, batch 1": ("decode", {"batch": 1}, "reduce-overhead", 100, 1.0),
+    "1 B decode, batch 16": ("decode", {"batch": 16}, "reduce-overhead", 100, 1.0),
+    "ViT-B/16, batch 64": ("vit", {}, None, 20, 0.9),
+    "PPO update, batch 256": ("ppo", {}, None, 100, 0.3),
+}
+
+
+def measured(package, name):
+    """Milliseconds of a step, eager and compiled, megabytes at the peak of each, and seconds of the first compiled step."""
+    lib = __import__(package)
+    import compile_models
+
+    make, arguments, mode, count, _ = ON_THE_GPU[name]
+    lib.manual_seed(0)
+    step, subject = getattr(compile_models, make)(lib, **arguments)
+    found = {}
+    for kind in ("eager", "compiled"):
+        f = subject if kind == "eager" else lib.compile(subject, mode=mode)
+        start = time.perf_counter()
+        step(f)
+        lib.cuda.synchronize()
+        found[f"{kind} first"] = time.perf_counter() - start
+        for _ in range(5):
+            step(f)
+        lib.cuda.synchronize()
+        lib.cuda.reset_peak_memory_stats()
+        best = float("inf")
+        for _ in range(3):
+            start = time.perf_counter()
+            for _ in range(count):
+                step(f)
+            lib.cuda.synchronize()
+            best = min(best, (time.perf_counter() - start) / count)
+        found[kind] = 1000 * best
+        found[f"{kind} peak"] = lib.cuda.max_memory_allocated() / 1e6
+    return found
+
+
+def in_a_process(package, name):
+    done = subprocess.run([sys.executable, __file__, "--measure", package, name], capture_output=True, text=True)
+    try:
+        return json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        print(f"{name}, {package}: {done.stderr.strip().splitlines()[-1:] or done.returncode}")
+        return {}
+
+
+def on_the_gpu(words):
+    heads = ["eager", "compiled", "torch", "t.compile"]
+    print(f"{'':40}" + "".join(f"{h:>10}" for h in heads) + "   ms, MB, first step in s; compiled / t.compile of the bound, memory")
+    for name, (*_, bound) in ON_THE_GPU.items():
+        if words and not any(word in name for word in words):
+            continue
+        ours, theirs = in_a_process("wisp", name), in_a_process("torch", name) if torch else {}
+        for what, form in (("", "10.3f"), (" peak", "10.0f"), (" first", "10.2f")):
+            cells = [found.get(kind + what, float("nan")) for found in (ours, theirs) for kind in ("eager", "compiled")]
+            line = f"{name if not what else '':40}" + "".join(f"{c:{form}}" for c in cells)
+            print(line + (f"   {cells[1] / cells[3]:.2f}" + ("" if what else f" of {bound}") if what != " first" else ""), flush=True)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    if sys.argv[1:2] == ["--measure"]:
+        sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+        print(json.dumps(measured(*sys.argv[2:4])))
+    elif sys.argv[1:2] == ["--cuda"]:
+        on_the_gpu(sys.argv[2:])
+    else:
+        on_the_cpu(sys.argv[1:])

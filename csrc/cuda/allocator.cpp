@@ -345,6 +345,11 @@ void record_use(Storage* storage, Handle stream) {
     b->users.push_back(stream);
 }
 
+void tidy_memory() {
+    for (Pool& pool : pools)
+        if (!pool.lists.empty()) empty_lists(pool);
+}
+
 void empty_cache(int index) {
     Pool& pool = pools[index];
     OnDevice on({DeviceType::cuda, int8_t(index)});

@@ -24,6 +24,7 @@ constexpr int64_t together = 4;  // elements of a row that are one thread's, wha
 struct Place {
     int64_t strides[most_program_dims + 1] = {};  // of the outer dimensions, then of the inner one
     bool is_number = false, by_row = false, is_one = false, is_flat = false;
+    int slot = 0;  // among the numbers, or among the others
 };
 
 class Form {
@@ -32,32 +33,61 @@ public:
         for (const ProgramStep& s : p.steps) rows_ |= s.by_row;
         merge();
         find_vector();
+        for (Place& place : places_) place.slot = place.is_number ? numbers_++ : memories_++;
+        for (const ProgramStep& s : p.steps) {
+            outputs_ += s.out != nullptr;
+            parameters_ += s.has_params || s.kind == StepKind::reduce;
+        }
     }
 
     void launch() {
-        ProgramArguments a{};  // what is not set must be the same each time: see replay.cpp
-        a.length = inner_ / vector_;
-        a.n = rows_ ? outer_ : outer_ * inner_ / vector_;
+        // As ProgramArguments lies in memory. What is not set must be the same each time: see replay.cpp.
+        alignas(16) char bytes[sizeof(ProgramArguments<most_inputs, most_outputs, most_inputs, most_parameters, most_program_dims + 1>)];
+        const int64_t length = inner_ / vector_, n = rows_ ? outer_ : outer_ * length;
+        std::memcpy(bytes, &n, 8);
+        std::memcpy(bytes + 8, &length, 8);
+        size_t at = 16;
+        auto array = [&]<class T>(T*& first, int count) {
+            first = reinterpret_cast<T*>(bytes + at);
+            const size_t size = (size_t(at_least_one(count)) * sizeof(T) + 15) / 16 * 16;
+            std::memset(bytes + at, 0, size);
+            at += size;
+        };
+        char **inputs, **outputs;
+        char (*numbers)[16];
+        Param(*params)[4];
+        Divider* sizes;
+        int64_t* strides;
+        array(inputs, memories_);
+        array(outputs, outputs_);
+        array(numbers, numbers_);
+        array(params, parameters_);
+        array(sizes, dims_ + 1);
+        array(strides, at_least_one(memories_) * (dims_ + 1));
         for (size_t i = 0; i < places_.size(); i++) {
-            a.inputs[i] = p_.inputs[i].data;
-            if (places_[i].is_number) std::memcpy(a.numbers[i], p_.inputs[i].number, 16);
+            const Place& place = places_[i];
+            if (place.is_number) {
+                std::memcpy(numbers[place.slot], p_.inputs[i].number, 16);
+                continue;
+            }
+            inputs[place.slot] = p_.inputs[i].data;
             const int64_t item = item_size(p_.inputs[i].dtype);
-            int k = 0;
-            if (!rows_) a.strides[i][k++] = places_[i].strides[dims_] * vector_ * item;
-            for (int d = dims_ - 1; d >= 0; d--) a.strides[i][k++] = places_[i].strides[d] * item;
-            if (rows_) a.strides[i][most_program_dims - 1] = places_[i].strides[dims_] * item;
+            int64_t* to = strides + place.slot * (dims_ + 1);
+            if (!rows_) *to++ = place.strides[dims_] * vector_ * item;
+            for (int d = dims_ - 1; d >= 0; d--) *to++ = place.strides[d] * item;
+            if (rows_) *to = place.strides[dims_] * item;
         }
-        int k = 0;
-        if (!rows_) a.sizes[k++] = divider(uint32_t(inner_ / vector_));
-        for (int d = dims_ - 1; d >= 0; d--) a.sizes[k++] = divider(uint32_t(shape_[d]));
-        int outputs = 0, parameters = 0;
+        if (!rows_) *sizes++ = divider(uint32_t(length));
+        for (int d = dims_ - 1; d >= 0; d--) *sizes++ = divider(uint32_t(shape_[d]));
         for (const ProgramStep& s : p_.steps) {
-            if (s.out) a.outputs[outputs++] = s.out;
-            if (s.kind == StepKind::reduce) a.params[parameters++][0].real = s.divisor;
-            else if (s.has_params) std::memcpy(a.params[parameters++], s.params.data(), sizeof a.params[0]);
+            if (s.out) *outputs++ = s.out;
+            if (s.kind == StepKind::reduce) (*params++)[0].real = s.divisor;
+            else if (s.has_params) std::memcpy(*params++, s.params.data(), sizeof *params);
         }
-        const int64_t blocks = rows_ ? a.n : (a.n + threads - 1) / threads;
-        launch_with(kernel(), {unsigned(std::min<int64_t>(blocks, int64_t(1) << 30))}, {threads}, 0, a);
+        const int64_t blocks = rows_ ? n : (n + threads - 1) / threads;
+        void* arguments = bytes;
+        const uint32_t size = uint32_t(at);
+        cuda::launch(kernel(), {unsigned(std::min<int64_t>(blocks, int64_t(1) << 30))}, {threads}, 0, &arguments, &size, 1);
     }
 
 private:
@@ -215,11 +245,14 @@ private:
                      : s.kind == StepKind::cast  ? " to"
                                                  : " reduce";
         std::string t =
-            str("/*", names, " */ namespace wisp {__global__ void __launch_bounds__(", threads, ") program(const ProgramArguments p) {");
+            str("/*", names, " */ namespace wisp {__global__ void __launch_bounds__(", threads, ") program(const ProgramArguments<",
+                memories_, ", ", outputs_, ", ", numbers_, ", ", parameters_, ", ", dims_ + 1, "> p) {");
         for (int i = 0; i < inputs; i++) {
             const char* type = type_text(p_.inputs[size_t(i)].dtype);
-            if (places_[size_t(i)].is_number) t += str("const ", type, " v", i, " = element<", type, ">(p.numbers[", i, "]);");
-            else if (places_[size_t(i)].is_one) t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", i, "]);");
+            if (places_[size_t(i)].is_number)
+                t += str("const ", type, " v", i, " = element<", type, ">(p.numbers[", places_[size_t(i)].slot, "]);");
+            else if (places_[size_t(i)].is_one)
+                t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", places_[size_t(i)].slot, "]);");
         }
         t += rows_ ? rows_text() : flat_text();
         return t + "}}";
@@ -242,7 +275,7 @@ private:
             for (size_t i = 0; i < places_.size(); i++) {
                 const Place& at = places_[i];
                 if (at.is_number || at.is_one || (at.is_flat && !rows_)) continue;
-                t += str("o", i, " += p.strides[", i, "][", d, "] * index;");
+                t += str("o", i, " += p.strides[", at.slot, "][", d, "] * index;");
             }
             t += "}";
         }
@@ -258,15 +291,15 @@ private:
             const char* type = type_text(p_.inputs[i].dtype);
             const int64_t bytes = item_size(p_.inputs[i].dtype) * vector_;
             if (rows_ && vector_ == 1)  // of any stride
-                t += str("const auto v", i, " = elements<", type, ", 1>(p.inputs[", i, "] + o", i, " + ", at, " * ",
-                         place.strides[dims_] == 1 ? str(bytes) : str("p.strides[", i, "][", most_program_dims - 1, "]"), ");");
+                t += str("const auto v", i, " = elements<", type, ", 1>(p.inputs[", place.slot, "] + o", i, " + ", at, " * ",
+                         place.strides[dims_] == 1 ? str(bytes) : str("p.strides[", place.slot, "][", dims_, "]"), ");");
             else if (rows_)
-                t += str("const auto v", i, " = elements<", type, ", ", vector_, ">(p.inputs[", i, "] + o", i, " + ", at, " * ", bytes,
-                         ");");
-            else if (place.by_row) t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", i, "] + o", i, ");");
+                t += str("const auto v", i, " = elements<", type, ", ", vector_, ">(p.inputs[", place.slot, "] + o", i, " + ", at, " * ",
+                         bytes, ");");
+            else if (place.by_row) t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", place.slot, "] + o", i, ");");
             else if (place.is_flat)
-                t += str("const auto v", i, " = elements<", type, ", ", vector_, ">(p.inputs[", i, "] + ", at, " * ", bytes, ");");
-            else t += str("const auto v", i, " = elements<", type, ", ", vector_, ">(p.inputs[", i, "] + o", i, ");");
+                t += str("const auto v", i, " = elements<", type, ", ", vector_, ">(p.inputs[", place.slot, "] + ", at, " * ", bytes, ");");
+            else t += str("const auto v", i, " = elements<", type, ", ", vector_, ">(p.inputs[", place.slot, "] + o", i, ");");
         }
         return t;
     }
@@ -327,7 +360,7 @@ private:
         for (int i = 0; i < inputs; i++)
             if (places_[size_t(i)].by_row) {
                 const char* type = type_text(p_.inputs[size_t(i)].dtype);
-                t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", i, "] + o", i, ");");
+                t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", places_[size_t(i)].slot, "] + o", i, ");");
             }
         const int64_t vectors = together / vector_;
         const std::string loop = vectors == 1 ? str("for (int64_t e = threadIdx.x; e < p.length; e += ", threads, ") {")
@@ -379,6 +412,7 @@ private:
     std::vector<Place> places_;
     bool rows_ = false;
     int dims_ = 0;  // outer ones
+    int memories_ = 0, numbers_ = 0, outputs_ = 0, parameters_ = 0;
     int64_t shape_[most_program_dims] = {}, outer_ = 1, inner_ = 1, vector_ = 1;
 };
 

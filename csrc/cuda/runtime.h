@@ -58,6 +58,8 @@ private:
     void* data_;
 };
 void empty_cache(int index);
+// From here on the same requests get the same memory, if the same memory is in use: what is captured holds for longer then.
+void tidy_memory();
 void record_use(Storage* storage, Handle stream);  // another stream uses it too: it is not reused before that work is done
 struct Counter {
     int64_t now, peak, taken, freed;

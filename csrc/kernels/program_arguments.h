@@ -1,14 +1,16 @@
-// The arguments of a fused program: the text that the host and kernels/program.cuh share.
+// The arguments of a fused program: the text that the host and kernels/program.cuh share. How many there are of each is part of a
+// program's text, so that a launch copies no more than it needs; the host writes them one array after the other.
 constexpr int most_inputs = 24, most_outputs = 24, most_parameters = 8, most_program_dims = 6;
+constexpr int at_least_one(int n) { return n > 0 ? n : 1; }
 
-struct ProgramArguments {
+template <int I, int O, int N, int P, int D> struct ProgramArguments {
     int64_t n;       // vectors of elements, or rows
     int64_t length;  // vectors of a row
-    char* inputs[most_inputs];
-    char* outputs[most_outputs];
-    alignas(16) char numbers[most_inputs][16];
-    kernels::Param params[most_parameters][4];
-    // Where an element, or a row, of an input lies: strides in bytes, innermost first.
-    Divider sizes[most_program_dims];
-    int64_t strides[most_inputs][most_program_dims];
+    alignas(16) char* inputs[at_least_one(I)];
+    alignas(16) char* outputs[at_least_one(O)];
+    alignas(16) char numbers[at_least_one(N)][16];
+    alignas(16) kernels::Param params[at_least_one(P)][4];
+    // Where an element, or a row, of an input lies: strides in bytes, innermost first; behind those of rows the stride in a row.
+    alignas(16) Divider sizes[D];
+    alignas(16) int64_t strides[at_least_one(I)][D];
 };

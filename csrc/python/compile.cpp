@@ -40,6 +40,7 @@ PyObject* call_keeping(PyObject*, PyObject* args) {
     PyObject *function, *arguments, *keywords;
     if (!take(args, function, arguments, keywords)) return nullptr;
     const bool before = cuda::keeps_work;
+    if (!before) cuda::tidy_memory();
     cuda::keeps_work = true;
     compile::enter_region();
     PyObject* result = left(PyObject_Call(function, arguments, keywords), before);

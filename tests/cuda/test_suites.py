@@ -20,7 +20,7 @@ SUITES = {
     "pointwise table": "ops/generated",
     "compiled regions": "compile/regions compile/programs",
 }
-IN_REGIONS = "ops/generated_operators ops/formulas ops/fused ops/reduce autograd/backward autograd/function autograd/inplace optim"
+IN_REGIONS = "ops/generated_operators ops/formulas ops/fused ops/reduce autograd/backward autograd/function autograd/inplace"
 OF_THE_CPU = "test_repr test_documentation test_shares_memory"
 
 

@@ -209,7 +209,7 @@ private:
         // What an expression lacks is given as its first operand.
         for (int i = 0; i < operands; i++) call += in(i < s.count && s.in[size_t(i)] >= 0 ? i : 0, s.compute) + ", ";
         call += s.has_params ? str("p.params[", parameter, "])") : std::string("no_params)");
-        return as(s.result, str("settled(", call, ")"));
+        return as(s.result, str("settled(", call, ", zero)"));
     }
 
     // Which full steps lead to a value.
@@ -254,6 +254,7 @@ private:
             else if (places_[size_t(i)].is_one)
                 t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", places_[size_t(i)].slot, "]);");
         }
+        t += "const unsigned zero = unsigned(p.n >> 62);";
         t += rows_ ? rows_text() : flat_text();
         return t + "}}";
     }

@@ -256,7 +256,55 @@ for layers, x, most in ((lenet, wisp.randn(4, 3, 32, 32), 35), (block, wisp.zero
 """
 
 
-@pytest.mark.parametrize("program", ["DEVICES", "MEMORY", "STREAMS", "FORKED", "TRAINING", "LIBRARIES", "LAUNCHES"])
+# What is kept back goes as a graph once it was seen, whose arguments are changed where they differ; asking for a value sends it.
+REPLAYS = """
+import ctypes, os, wisp
+driver = ctypes.CDLL(os.path.join(os.environ["WISP_CUDA_PATH"], "libcuda.so.1"))
+def counts():
+    found = driver.fake_launches, driver.fake_graph_launches, driver.fake_changed_nodes
+    for f in found:
+        f.restype = ctypes.c_long
+    return [f() for f in found]
+def step(x, w, scale, reads=False):
+    for i in range(6):
+        x = (x @ w).relu() * scale
+        if reads and i == 2:
+            x.sum().item()
+    return x
+kept = wisp.compile(step, mode="reduce-overhead")
+x, w = wisp.randn(300, 256).cuda(), wisp.randn(256, 256).cuda()
+for i in range(3):
+    kept(x, w, 2)
+before = counts()
+kept(x, w, 2)
+assert [b - a for a, b in zip(before, counts())] == [0, 1, 0], (before, counts())
+kept(x, w, 3)
+launches, graphs, changed = (b - a for a, b in zip(before, counts()))
+assert launches == 0 and graphs == 2 and changed == 6, (launches, graphs, changed)
+for i in range(3):
+    kept(x, w, 2, True)
+before = counts()
+kept(x, w, 2, True)
+assert counts()[1] == before[1] + 2
+class Wrong(Exception): pass
+def fails():
+    x * 2 + 1
+    y = x @ w
+    raise Wrong
+before = counts()
+try:
+    wisp.compile(fails, mode="reduce-overhead")()
+except Wrong:
+    pass
+statistics = wisp.compiler.statistics()
+assert statistics["launches_replayed"] > 20 and statistics["graphs"] >= 2
+y = wisp.compile(lambda: [x * i + 1 for i in range(5)], mode="reduce-overhead")()
+with wisp.cuda.stream(wisp.cuda.Stream()):
+    wisp.compile(step, mode="reduce-overhead")(x, w, 2)
+"""
+
+
+@pytest.mark.parametrize("program", ["DEVICES", "MEMORY", "STREAMS", "FORKED", "TRAINING", "LIBRARIES", "LAUNCHES", "REPLAYS"])
 def test_programs(stand_in, program):
     stand_in.run("-c", globals()[program])
 

@@ -10,13 +10,14 @@ __device__ constexpr Param no_params[4] = {};
 template <class T> WISP_INLINE T element(const char* at) { return *reinterpret_cast<const T*>(at); }
 template <class T, int V> WISP_INLINE Vector<T, V> elements(const char* at) { return *reinterpret_cast<const Vector<T, V>*>(at); }
 
-// A value as memory would have it: the compiler must not join the product that it comes from with a sum that it goes into, so that
-// what an operator gives depends on its operands alone, and not on the program that it is in.
-template <class T> WISP_INLINE T settled(T x) {
-    if constexpr (is_complex<T>) return T(settled(x.re), settled(x.im));
-    else if constexpr (std::is_same_v<T, float>) asm("" : "+f"(x));
-    else if constexpr (std::is_same_v<T, double>) asm("" : "+d"(x));
-    return x;
+// A value as memory would have it: neither compiler nor assembler may join the product that it comes from with a sum that it goes
+// into, so that what an operator gives depends on its operands alone, and not on the program that it is in. `zero` is 0, which only
+// the host knows.
+template <class T> WISP_INLINE T settled(T x, unsigned zero) {
+    if constexpr (is_complex<T>) return T(settled(x.re, zero), settled(x.im, zero));
+    else if constexpr (std::is_same_v<T, float>) return __uint_as_float(__float_as_uint(x) ^ zero);
+    else if constexpr (std::is_same_v<T, double>) return __longlong_as_double(__double_as_longlong(x) ^ zero);
+    else return x;
 }
 
 struct Adding {

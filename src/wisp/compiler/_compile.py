@@ -32,7 +32,7 @@ def _check(backend, mode, options):
 def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None, name=None, disable=False, **kwargs):
     """The function or module with its operators noted and run together: pointwise chains, casts and the reductions between them
     become few passes over memory. Python runs every time, so control flow, printing and hooks work as always, nothing is traced,
-    and new shapes cost nothing. Results are the same to the last bit.
+    and new shapes cost nothing. Results are the same to the last bit, but for the order of sums on a GPU.
 
     `fullgraph` and `dynamic` change nothing: there are no graphs to break and no shapes to guard. `backend="eager"` notes nothing.
 

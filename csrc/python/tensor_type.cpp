@@ -4,6 +4,7 @@
 #include <structmember.h>
 
 #include <cstring>
+#include <thread>
 
 #include "../autograd/engine.h"
 #include "../profiler/profiler.h"
@@ -766,6 +767,15 @@ static const Operators operators = {
 #if defined(WISP_SANITIZE)
     // The canary of the sanitizer build: reads past the end of a tensor.
     {"_overrun(Tensor input)", [](const Tensor& t) { return int64_t(*(t.data<volatile char>() + t.numel() * t.item_size())); }, function},
+    // That of the thread sanitizer: two threads write to one place.
+    {"_race()",
+     [] {
+         static volatile int place;
+         std::thread other([] { place = 1; });
+         place = 2;
+         other.join();
+     },
+     function},
 #endif
     {"_increment_version(Tensor input)",
      [](const Tensor& t) {

@@ -9,6 +9,7 @@
 
 #include "../ops/ops.h"
 #include "../ops/sparse.h"
+#include "../ops/wrapper.h"
 #include "../python/objects.h"
 #include "../profiler/profiler.h"
 
@@ -140,6 +141,7 @@ void deliver(Task& task, NodeState& state, Node& node, uint32_t number, Tensor g
     // Sparse gradients are for leaves; operators in between get them dense.
     if (is_sparse(g) && !node.variable) g = call_sparse("to_dense", {g});
     if (!slot) slot = std::move(g);
+    else if (is_wrapper(slot) || is_wrapper(g)) slot = call_wrapper("add", {slot, g});
     else if (is_sparse(slot) || is_sparse(g)) slot = call_sparse("add", {slot, g});
     else if (!task.create_graph && !noting && slot.exclusively_owned() && slot.dtype() == g.dtype() && slot.sizes() == g.sizes())
         add_(slot, g);
@@ -152,7 +154,8 @@ void retain_grads(Node& node, Small<Tensor, 1>& grads) {
         const Tensor& g = grads[o->output_number];
         if (!g) continue;
         Tensor old = grad_of(t);
-        set_grad(t, !old ? clone(g) : add(old, g));
+        if (is_wrapper(g)) set_grad(t, old ? call_wrapper("add", {old, g}) : g);
+        else set_grad(t, !old ? clone(g) : add(old, g));
     }
 }
 
@@ -271,11 +274,12 @@ Tensor starting_gradient(const Tensor& root, const Tensor& given) {
                 "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
                 "grad_output has dtype ",
                 given.dtype(), " and output has dtype ", root.dtype(), ".");
-        if (devices_in_use && !(given.device() == root.device()) && given.dim() > 0)
+        if (devices_in_use && !(given.device() == root.device()) && given.dim() > 0 && !is_wrapper(root))
             throw RuntimeError("Mismatch in device: grad_output is on ", text_of(given.device()), " and output is on ",
                                text_of(root.device()), ". Move the gradient with .to(", text_of(root.device()), ")");
         return given.dtype() == root.dtype() ? given : to(given, root.dtype());
     }
+    if (is_wrapper(root) && root.numel() == 1) return call_wrapper("_ones_like", {root});
     if (root.numel() != 1)
         throw RuntimeError("grad can be implicitly created only for scalar outputs; got an output of shape ", root.sizes(),
                            ". Reduce it first (e.g. .sum() or .mean()), or pass a gradient of its shape: backward(gradient)");
@@ -290,6 +294,7 @@ Tensor starting_gradient(const Tensor& root, const Tensor& given) {
 }  // namespace
 
 Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, int64_t index) {
+    if (is_wrapper(g)) return g;
     if (is_sparse(g))
         return g.sizes() == info.sizes && g.dtype() == info.dtype ? g : fit_gradient(call_sparse("to_dense", {g}), info, from, index);
     Tensor r = g;
@@ -303,7 +308,7 @@ Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, i
         if (is_complex(r.dtype()) && !is_complex(info.dtype)) r = real(r);
         r = to(r, info.dtype);
     }
-    if (devices_in_use) [[unlikely]]
+    if (devices_in_use && !(wrapper_classes && info.device.type == DeviceType::meta)) [[unlikely]]
         r = to(r, info.device);  // a 0-dim operand on the CPU that met a GPU
     return r;
 }
@@ -336,6 +341,10 @@ private:
 std::mutex Turn::mutex;
 
 Tensor accumulated(const Tensor& variable, const Tensor& grad, Tensor& g, bool create_graph) {
+    if (is_wrapper(variable) || is_wrapper(grad) || is_wrapper(g)) {
+        GradMode mode(create_graph);
+        return grad ? call_wrapper("add", {grad, g}) : create_graph ? g : call_wrapper("detach", {g});
+    }
     if (is_sparse(grad) || is_sparse(g)) {
         if (!grad) return create_graph ? g : call_sparse("detach", {g});  // hooks may have kept g, and .grad changes in place
         GradMode mode(create_graph);
@@ -474,7 +483,9 @@ TensorList run_backward(const BackwardRequest& request) {
                 request.inputs[i].sizes(), ")");
         if (request.accumulate && task.captured[i] && request.inputs[i]->grad_fn && !extra(request.inputs[i]).retains_grad) {
             Tensor old = grad_of(request.inputs[i]);
-            set_grad(request.inputs[i], old ? add(old, task.captured[i]) : clone(task.captured[i]));
+            const Tensor& made = task.captured[i];
+            if (is_wrapper(made)) set_grad(request.inputs[i], old ? call_wrapper("add", {old, made}) : made);
+            else set_grad(request.inputs[i], old ? add(old, made) : clone(made));
         }
     }
     return std::move(task.captured);

@@ -82,6 +82,12 @@ void resize(const Tensor& t, const Dims& sizes) {
     for (int64_t s : sizes)
         if (s < 0) throw RuntimeError("Trying to resize a tensor to a negative dimension ", s, ": ", sizes);
     const int64_t n = product(sizes);
+    if (n == 0) {
+        int64_t step = 1;
+        for (int64_t i = sizes.size() - 1; i > 0; i--)
+            if (__builtin_mul_overflow(step, std::max<int64_t>(sizes[i], 1), &step))
+                throw RuntimeError("Stride calculation overflowed: the strides of shape ", sizes, " do not fit into 64 bits");
+    }
     if (n) t.storage()->grow(size_t(times(plus(t.offset(), n), t.item_size())));
     t->layout = Layout{sizes, contiguous_strides(sizes), t.offset()};
     t->numel = n;

@@ -32,9 +32,11 @@ void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, cons
         if (layout.strides[i] == 0) layout.sizes[i] = 1;
     const Tensor once = reshape(contiguous(alias(index, layout)), {-1});
     const int64_t at = first_out_of_range(once.device_data<int64_t>(), once.numel(), size, wrap);
-    if (at >= 0)
-        throw IndexError(name, "(): index ", item(select(once, 0, at)).to_int(), " is out of bounds for dimension ", dim, " with size ",
-                         size);
+    if (at < 0) return;
+    const std::string text =
+        str(name, "(): index ", item(select(once, 0, at)).to_int(), " is out of bounds for dimension ", dim, " with size ", size);
+    if (std::strcmp(name, "index_add") == 0) throw RuntimeError(text);  // as PyTorch has it
+    throw IndexError(text);
 }
 
 void check_apart(const Tensor& self, const Tensor& other, const char* name) {

@@ -53,6 +53,7 @@ TensorList nonzero_tuple(const Tensor& x) {
 static TensorList without_masks(const TensorList& given) {
     TensorList indices;
     for (const Tensor& i : given) {
+        if (i && i.dtype() == DType::u8) warn("indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead.");
         if (i && (i.dtype() == DType::boolean || i.dtype() == DType::u8))
             for (Tensor& column : nonzero_tuple(i)) indices.push_back(column);
         else indices.push_back(i);
@@ -122,6 +123,8 @@ Tensor masked_fill_(const Tensor& self, const Tensor& mask, const Arg& given) {
     const Tensor value = filler(self, mask, given);
     if (!is_expandable(mask.sizes(), self.sizes()))
         throw RuntimeError("masked_fill_: a mask of shape ", mask.sizes(), " can't be broadcast to self of shape ", self.sizes());
+    if (!(mask.offset() == self.offset() && mask.sizes() == self.sizes() && mask.strides() == self.strides()))
+        check_apart(self, mask, "masked_fill_");
     const Tensor saved[] = {mask};
     return written(
         self, true, "masked_fill_", given.tensor ? "MaskedFillBackward1" : "MaskedFillBackward0", given.tensor ? value : Tensor(), saved,

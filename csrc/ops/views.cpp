@@ -218,6 +218,9 @@ Tensor as_strided(const Tensor& t, const Dims& sizes, const Dims& strides, std::
         if (sizes[i] > 0 && (__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) || __builtin_add_overflow(last, reach, &last)))
             last = INT64_MAX;
     }
+    if (product(sizes) > 0 && last >= INT64_MAX / t.item_size())
+        throw RuntimeError("Storage size calculation overflowed with sizes=", sizes, ", strides=", strides, " and storage offset ",
+                           layout.offset);
     if (product(sizes) > 0 && last >= room)
         throw RuntimeError("setStorage: sizes ", sizes, ", strides ", strides, ", storage offset ", layout.offset, ", and itemsize ",
                            t.item_size(), " requiring a storage size of ", last, " elements are out of bounds for storage of ", room,
@@ -312,8 +315,10 @@ Tensor view_as_complex(const Tensor& t) {
     Layout layout = t.layout();
     layout.sizes.pop_back();
     layout.strides.pop_back();
-    for (int64_t& s : layout.strides) {
-        if (s % 2 && t.numel()) throw RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension");
+    for (int64_t i = 0; i < layout.dim(); i++) {
+        int64_t& s = layout.strides[i];
+        if (s % 2 && t.numel() && layout.sizes[i] != 1)
+            throw RuntimeError("Tensor must have a stride divisible by 2 for all but last dimension");
         s /= 2;
     }
     if (layout.offset % 2) throw RuntimeError("Tensor must have a storage_offset divisible by 2");
@@ -645,7 +650,9 @@ static const Operators operators = {
              throw RuntimeError("tensor_split expected tensor_indices_or_sections to have dtype of long, but got ", type_name(i.dtype()));
          if (i.dim() > 1)
              throw RuntimeError(
-                 "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional int64 tensor");
+                 "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got a tensor "
+                 "with ",
+                 i.dim(), " dims");
          if (i.dim() == 0) return tensor_split(t, item(i).to_int(), d);
          Dims cuts;
          for (int64_t k = 0; k < i.size(0); k++) cuts.push_back(item(select(i, 0, k)).to_int());

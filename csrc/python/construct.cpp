@@ -183,7 +183,8 @@ char* fill(PyObject* o, const Shape& shape, int64_t depth, char* out) {
         return out;
     }
     if (depth != shape.sizes.size())
-        throw TypeError("only a scalar was found at dim ", depth, " where a sequence of length ", shape.sizes[depth], " was expected");
+        throw TypeError("not a sequence: only a scalar was found at dim ", depth, " where a sequence of length ", shape.sizes[depth],
+                        " was expected");
     if (shape.dtype == DType::u64 && PyLong_Check(o)) {
         const unsigned long long v = PyLong_AsUnsignedLongLongMask(o);
         std::memcpy(out, &v, 8);
@@ -198,7 +199,8 @@ char* fill(PyObject* o, const Shape& shape, int64_t depth, char* out) {
         } else {
             s = to_scalar(o);
         }
-        if (s.is_complex() && !is_complex(shape.dtype)) throw TypeError("can't convert complex to ", shape.dtype);
+        if (s.is_complex() && !is_complex(shape.dtype) && shape.dtype != DType::boolean)
+            throw TypeError("can't convert complex to ", shape.dtype);
         if (is_integral(shape.dtype) && shape.dtype != DType::boolean && s.is_floating() && !std::isfinite(s.to_double()))
             throw ValueError("cannot convert float ", std::isnan(s.to_double()) ? "NaN" : "infinity", " to integer");
         if (is_integral(shape.dtype) && shape.dtype != DType::boolean && s.is_integral()) {
@@ -257,7 +259,9 @@ const Operators operators = {
          if (!is_array(o)) throw TypeError("expected np.ndarray (got ", Py_TYPE(o)->tp_name, ")");
          Tensor t = from_buffer(o);
          if (t.storage()->read_only)
-             warn("The given NumPy array is not writable. Writing to this tensor raises an error; copy the array to get a writable one.");
+             warn(
+                 "The given NumPy array is not writable, so that this is a non-writable tensor: writing to it raises an error. Copy the "
+                 "array to get a writable one.");
          return t;
      },
      function,
@@ -326,6 +330,10 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype) {
         Ref array(PyObject_CallMethod(data, "__array__", nullptr));
         return tensor_from_data(array.get(), dtype);
     }
+    if (PyList_Check(data) && PyList_GET_SIZE(data) > 0 && is_plain_array(PyList_GET_ITEM(data, 0)))
+        warn(
+            "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single "
+            "numpy.ndarray with numpy.array() before converting to a tensor.");
     Shape shape;
     measure(data, 0, shape, true);
     if (!shape.started) shape.dtype = default_dtype();

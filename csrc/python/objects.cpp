@@ -190,7 +190,7 @@ PyObject* size_concat(PyObject* a, PyObject* b) {
 }
 // For tuple + Size, which asks the right operand's class first because it derives from tuple.
 PyObject* size_add(PyObject* a, PyObject* b) {
-    if (!PyTuple_Check(a)) Py_RETURN_NOTIMPLEMENTED;
+    if (!PyTuple_Check(a) || !PyTuple_Check(b)) Py_RETURN_NOTIMPLEMENTED;
     return size_concat(a, b);
 }
 PyObject* size_repeat(PyObject* a, Py_ssize_t n) { return size_from_tuple(PyTuple_Type.tp_as_sequence->sq_repeat(a, n)); }

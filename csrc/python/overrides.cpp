@@ -5,13 +5,14 @@
 
 #include "../autograd/node.h"
 #include "../ops/ops.h"
+#include "../ops/wrapper.h"
 #include "nesting.h"
 #include "registry.h"
 #include "tensor_type.h"
 
 namespace wisp {
 
-int overriding = 0;
+int overriding = 0, wrapper_classes = 0;
 
 namespace {
 
@@ -20,6 +21,21 @@ thread_local bool private_seen = false;  // whether modes see operators that beg
 PyObject* handler = nullptr;             // (function, arguments, keywords) -> result, or the handler itself: go on
 PyObject* disabled = nullptr;            // the __torch_function__ of classes that answer nothing, such as Parameter
 PyObject* protocol = nullptr;            // "__torch_function__"
+PyObject* dispatcher = nullptr;    // the same for operators of classes with __torch_dispatch__, after all modes and classes were asked
+PyObject* undispatched = nullptr;  // the __torch_dispatch__ of Tensor itself
+PyObject* dispatch = nullptr;      // "__torch_dispatch__"
+
+bool dispatches(PyTypeObject* type) {
+    if (type == tensor_type) return false;
+    PyObject* found = _PyType_Lookup(type, dispatch);
+    return found && found != undispatched;
+}
+
+bool any_dispatches(PyObject* const* args, Py_ssize_t n) {
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (any_nested(args[i], [](PyObject* item) { return is_tensor(item) && dispatches(Py_TYPE(item)); })) return true;
+    return false;
+}
 
 bool answers(PyTypeObject* type) {
     PyObject* found = _PyType_Lookup(type, protocol);
@@ -36,13 +52,13 @@ bool has_answering(PyObject* o, bool foreign) {
     });
 }
 
-PyObject* hand_over(PyObject* callable, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+PyObject* hand_over(PyObject* callable, PyObject* const* args, Py_ssize_t n, PyObject* kwnames, PyObject* to = handler) {
     Ref arguments(PyTuple_New(n)), keywords(PyDict_New());
     for (Py_ssize_t i = 0; i < n; i++) PyTuple_SET_ITEM(arguments.get(), i, Py_NewRef(args[i]));
     for (Py_ssize_t i = 0; kwnames && i < PyTuple_GET_SIZE(kwnames); i++)
         if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(kwnames, i), args[n + i]) < 0) throw PythonError();
-    Ref result(PyObject_CallFunctionObjArgs(handler, callable, arguments.get(), keywords.get(), nullptr));
-    return result.get() == handler ? nullptr : result.release();
+    Ref result(PyObject_CallFunctionObjArgs(to, callable, arguments.get(), keywords.get(), nullptr));
+    return result.get() == to ? nullptr : result.release();
 }
 
 bool wanted(bool modes, PyObject* const* args, Py_ssize_t n) {
@@ -70,6 +86,19 @@ const Operators operators = {
          protocol = PyUnicode_InternFromString("__torch_function__");
      },
      function},
+    {"_set_dispatch(any call, any off)",
+     [](PyObject* call, PyObject* off) {
+         dispatcher = Py_NewRef(call);
+         undispatched = Py_NewRef(off);
+         dispatch = PyUnicode_InternFromString("__torch_dispatch__");
+     },
+     function},
+    {"_wrapper_classes(int change)",
+     [](int64_t change) {
+         wrapper_classes += int(change);
+         overriding += int(change);
+     },
+     function},
     {"_overriding(int change)", [](int64_t change) { overriding += int(change); }, function},
     {"_function_modes(int change)",
      [](int64_t change) {
@@ -89,14 +118,32 @@ const Operators operators = {
 PyObject* call_overridden(PyObject* callable, const char* name, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
     const Py_ssize_t count = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
     const bool modes = *name != '_' || (private_seen && std::any_of(args, args + count, is_tensor));
-    return wanted(modes, args, count) ? hand_over(callable, args, n, kwnames) : nullptr;
+    if (wanted(modes, args, count))
+        if (PyObject* result = hand_over(callable, args, n, kwnames)) return result;
+    return wrapper_classes && *name != '_' && any_dispatches(args, count) ? hand_over(callable, args, n, kwnames, dispatcher) : nullptr;
+}
+
+bool is_wrapper(const Tensor& t) { return t && wrapper_classes && dispatches(Py_TYPE(t.object())); }
+
+Tensor call_wrapper(const char* name, std::initializer_list<Tensor> given) {
+    PyObject* args[4] = {};
+    Py_ssize_t n = 0;
+    for (const Tensor& t : given) args[n++] = t.object();
+    Ref method(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), name));
+    PyObject* result = PyObject_Vectorcall(method.get(), args, size_t(n), nullptr);
+    if (!result) throw PythonError();
+    return Tensor::steal(as_tensor_object(result));
 }
 
 PyObject* call_overridden(const char* method, PyObject* a, PyObject* b) {
     PyObject* args[] = {a, b};
-    if (!wanted(true, args, b ? 2 : 1)) return nullptr;
+    const Py_ssize_t n = b ? 2 : 1;
+    const bool asks = wanted(true, args, n), dispatched = wrapper_classes && any_dispatches(args, n);
+    if (!asks && !dispatched) return nullptr;
     Ref callable(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), method));
-    return hand_over(callable.get(), args, b ? 2 : 1, nullptr);
+    if (asks)
+        if (PyObject* result = hand_over(callable.get(), args, n, nullptr)) return result;
+    return dispatched ? hand_over(callable.get(), args, n, nullptr, dispatcher) : nullptr;
 }
 
 PyObject* call_foreign(PyObject* callable, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {

@@ -198,7 +198,10 @@ bool fits(const Parameter& p, PyObject* o) {
     case Kind::integer: return is_int(o);
     case Kind::integers:
     case Kind::rest: return is_ints(o);
-    case Kind::real: return is_number(o) ? !PyComplex_Check(o) : is_strided(o) && as_tensor_object(o)->layout.dim() == 0;
+    case Kind::real:
+        if (is_number(o)) return !PyComplex_Check(o);
+        return is_strided(o) && as_tensor_object(o)->layout.dim() == 0 && !as_tensor_object(o)->requires_grad &&
+               !as_tensor_object(o)->grad_fn;
     case Kind::boolean: return PyBool_Check(o) || is_numpy_bool(o);
     case Kind::string: return PyUnicode_Check(o);
     case Kind::dtype:

@@ -133,14 +133,15 @@ int truth(PyObject* a) {
         return int(is_nonzero(as_tensor(a)));
     });
 }
+void check_one_number(PyObject* a) {
+    if (as_tensor(a).numel() == 0) throw ValueError("only one element tensors can be converted to Python scalars");
+}
 PyObject* to_python_float(PyObject* a) {
     return guarded([&] {
         WAITING("item", a)
+        check_one_number(a);
         return PyFloat_FromDouble(item(as_tensor(a)).to_double());
     });
-}
-void check_one_number(PyObject* a) {
-    if (as_tensor(a).numel() == 0) throw ValueError("only one element tensors can be converted to Python scalars");
 }
 PyObject* to_python_int(PyObject* a) {
     return guarded([&]() -> PyObject* {
@@ -206,8 +207,18 @@ GETTER(shape) {
     return guarded([&] { return size_object(as_tensor(self).sizes()); });
 }
 GETTER(dtype) { return dtype_object(as_tensor(self).dtype()); }
+// A shell without memory tells where the tensors in it are.
+Device shown_device(PyObject* self) {
+    const TensorObject* o = as_tensor_object(self);
+    if (o->storage->device.type == DeviceType::meta && o->dict) {
+        static PyObject* const key = PyUnicode_InternFromString("_wrapper_device");
+        PyObject* told = PyDict_GetItemWithError(o->dict, key);
+        if (told && Py_TYPE(told) == &device_type) return reinterpret_cast<DeviceObject*>(told)->device;
+    }
+    return o->storage->device;
+}
 GETTER(device) {
-    return guarded([&] { return device_object(as_tensor(self).device()); });
+    return guarded([&] { return device_object(shown_device(self)); });
 }
 GETTER(layout) {
     PyObject* l = layout_strided();
@@ -393,12 +404,9 @@ PyGetSetDef getset[] = {
     {"H", get_H, nullptr, nullptr, nullptr},
     {"mH", get_mH, nullptr, nullptr, nullptr},
     {"name", get_none, nullptr, nullptr, nullptr},
-    {"is_cpu", [](PyObject* s, void*) { return PyBool_FromLong(as_tensor_object(s)->storage->device.type == DeviceType::cpu); }, nullptr,
-     nullptr, nullptr},
-    {"is_cuda", [](PyObject* s, void*) { return PyBool_FromLong(as_tensor_object(s)->storage->device.is_cuda()); }, nullptr, nullptr,
-     nullptr},
-    {"is_meta", [](PyObject* s, void*) { return PyBool_FromLong(as_tensor_object(s)->storage->device.type == DeviceType::meta); }, nullptr,
-     nullptr, nullptr},
+    {"is_cpu", [](PyObject* s, void*) { return PyBool_FromLong(shown_device(s).type == DeviceType::cpu); }, nullptr, nullptr, nullptr},
+    {"is_cuda", [](PyObject* s, void*) { return PyBool_FromLong(shown_device(s).is_cuda()); }, nullptr, nullptr, nullptr},
+    {"is_meta", [](PyObject* s, void*) { return PyBool_FromLong(shown_device(s).type == DeviceType::meta); }, nullptr, nullptr, nullptr},
     {"is_mps", get_false, nullptr, nullptr, nullptr},
     {"is_xpu", get_false, nullptr, nullptr, nullptr},
     {"is_sparse", get_false, nullptr, nullptr, nullptr},

@@ -1,5 +1,6 @@
 """`torch.library`: operators that a program defines, with their gradients, under `torch.ops.<namespace>.<name>`."""
 
+import contextlib as _contextlib
 import functools
 import inspect
 import typing
@@ -449,6 +450,16 @@ class Library:
             getattr(ops, self.ns).__dict__.pop(name, None)
 
 
-_scoped_library = Library
+@_contextlib.contextmanager
+def _scoped_library(*args, **kwargs):
+    """A Library that is destroyed at the end of the context."""
+    made = Library(*args, **kwargs)
+    try:
+        yield made
+    finally:
+        destroy = getattr(made, "_destroy", None)
+        if destroy is not None:
+            destroy()
+
 
 _reference.attach(__name__, globals())

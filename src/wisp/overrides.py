@@ -26,6 +26,7 @@ __all__ = [
     "has_torch_function_variadic",
     "is_tensor_like",
     "is_tensor_method_or_property",
+    "redispatch_function",
     "resolve_name",
     "wrap_torch_function",
 ]
@@ -244,6 +245,7 @@ _SPECIAL = {
     "__format__",
 }
 _KEPT = {"as_subclass", "is_leaf"}
+_TELLING = {"size", "stride", "shape", "dtype", "layout", "device", "requires_grad"}  # what gives no tensor
 
 
 def _wrapped_method(name, original):
@@ -292,7 +294,10 @@ def subclassed(cls):
     if cls.__torch_function__.__func__ is not _core.Tensor.__torch_function__.__func__:
         see_python_functions()
     own = vars(_core.Tensor)
+    plain = cls.__torch_function__.__func__ is _core.Tensor.__torch_function__.__func__
     for name, member in _members().items():
+        if plain and name in _TELLING:  # the default would change nothing
+            continue
         found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
         if found is own.get(name):
             # a subclass with __eq__ of its own would lose its hash
@@ -319,6 +324,17 @@ def default_torch_function(cls, func, types, args=(), kwargs=None):
     with DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
         return result if func in get_default_nowrap_functions() else _convert(result, cls)
+
+
+def redispatch_function(func, types, args=(), kwargs=None):
+    """For a class's `__torch_function__`: the call as it would be without the class.
+
+    >>> import wisp
+    >>> wisp.overrides.redispatch_function(wisp.add, (), (wisp.ones(2), 1))
+    tensor([2., 2.])
+    """
+    with DisableTorchFunctionSubclass():
+        return func(*args, **(kwargs or {}))
 
 
 # --- modes -----------------------------------------------------------------------------------------------------------------

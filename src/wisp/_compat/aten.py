@@ -60,3 +60,38 @@ def slice(self, dim=0, start=None, end=None, step=1):
     key = [builtins.slice(None)] * self.dim()
     key[dim] = builtins.slice(start, end, step)
     return self[tuple(key)]
+
+
+def slice_copy(self, dim=0, start=None, end=None, step=1):
+    """A copy of a part of the tensor along a dimension."""
+    return slice(self, dim, start, end, step).clone(memory_format=wisp.contiguous_format)
+
+
+def index(self, indices):
+    """The elements that tensors of indices name, one for each dimension; None takes all of one."""
+    if not indices:
+        raise IndexError("index: at least one index must be provided")
+    return self[tuple(builtins.slice(None) if i is None else i for i in indices)]
+
+
+def alias(self):
+    """The same memory again."""
+    return self.view_as(self)
+
+
+def lift_fresh(self):
+    """The tensor itself: one that was made of Python's numbers."""
+    return self
+
+
+def _to_copy(self, *, dtype=None, layout=None, device=None, pin_memory=False, non_blocking=False, memory_format=None):
+    """A copy with another dtype, device or memory format."""
+    options = {"dtype": dtype, "device": device, "memory_format": memory_format}
+    return self.to(**{k: v for k, v in options.items() if v is not None}, copy=True)
+
+
+def _local_scalar_dense(self):
+    """The number in a tensor of one element."""
+    if self.numel() == 0:
+        raise RuntimeError("_local_scalar_dense: Empty tensor not supported")
+    return self.item()

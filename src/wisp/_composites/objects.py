@@ -127,7 +127,7 @@ def __complex__(self):
 
 
 def __array_wrap__(self, array, *_):
-    return _core.from_numpy(array)
+    return _core.from_numpy(array.astype("uint8") if array.dtype == bool else array)  # as PyTorch has it
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------

@@ -69,6 +69,21 @@ def _dim_arange(like, dim):
     return wisp.arange(like.size(dim), device=like.device)
 
 
+def _from_blob(data, sizes, strides=None, *, dtype=None, device=None):
+    """A tensor on memory at an address, which must stay as long as the tensor does."""
+    import ctypes
+
+    if device is not None and wisp.device(device).type != "cpu":
+        raise RuntimeError(f"_from_blob: memory of {device} is not reached by its address here")
+    dtype, sizes = dtype or wisp.get_default_dtype(), list(sizes)
+    strides = list(wisp.empty(sizes, device="meta").stride() if strides is None else strides)
+    count = 0 if 0 in sizes else 1 + sum((n - 1) * s for n, s in zip(sizes, strides))
+    if count == 0:
+        return wisp.empty(sizes, dtype=dtype)
+    memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(data)
+    return wisp.frombuffer(memory, dtype=dtype).as_strided(sizes, strides)
+
+
 def _efficientzerotensor(size, *more, dtype=None, device=None, requires_grad=False):
     """Zeros; PyTorch's have no memory."""
     return wisp.zeros(size, *more, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -214,6 +229,7 @@ FUNCTIONS = [
     _is_any_true,
     _shape_as_tensor,
     _dim_arange,
+    _from_blob,
     _efficientzerotensor,
     _neg_view,
     _unique2,

@@ -1,6 +1,7 @@
 """Composites that arrange: broadcasting, grids, combinations, splits, indices."""
 
 import itertools
+import warnings
 
 from wisp import _core
 from wisp._composites.reduce import functions_of, into
@@ -52,7 +53,7 @@ def broadcast_shapes(*shapes):
     for shape in shapes:
         for i in range(-1, -1 - len(shape), -1):
             if shape[i] < 0:
-                raise RuntimeError(f"Trying to create tensor with negative dimension ({shape[i]}): ({shape[i]})")
+                raise ValueError(f"Attempting to broadcast a dimension with negative length! (shape {shape})")
             if shape[i] in (1, result[i]):
                 continue
             if result[i] != 1:
@@ -92,6 +93,8 @@ def meshgrid(*tensors, indexing=None):
             raise RuntimeError("torch.meshgrid expects all tensors to have the same dtype")
         if t.device != tensors[0].device:
             raise RuntimeError("torch.meshgrid expects all tensors to have the same device")
+    if indexing is None:
+        warnings.warn("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.", stacklevel=2)
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     swap = indexing == "xy" and len(tensors) >= 2

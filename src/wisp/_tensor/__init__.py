@@ -89,6 +89,12 @@ def _repr(self):
     return tensor_str(self)
 
 
+def __repr__(self, *, tensor_contents=None):
+    from wisp._tensor.printing import tensor_str
+
+    return tensor_str(self, tensor_contents)
+
+
 def _repr_html_(self):
     from wisp.viz import tensor_html
 
@@ -213,8 +219,19 @@ def __deepcopy__(self, memo):
         )
     if id(self) in memo:
         return memo[id(self)]
-    new = _copied_in_memory(self, memo)
-    if type(self) is not _core.Tensor:
+    if "_wrapper_device" in self.__dict__:  # no memory of its own: the class copies
+        new = self.detach().clone()
+        if type(new) is not type(self):
+            raise RuntimeError(
+                f"The default implementation of __deepcopy__() for wrapper subclasses only works for subclass types that properly "
+                f"implement clone(): that of {type(self).__name__} returned a {type(new).__name__}"
+            )
+        new.requires_grad_(self.requires_grad)
+    else:
+        new = _copied_in_memory(self, memo)
+    if "_wrapper_device" in self.__dict__:
+        pass
+    elif type(self) is not _core.Tensor:
         new = _core.Tensor._make_subclass(type(self), new, self.requires_grad)
     elif self.requires_grad:
         new.requires_grad_()
@@ -222,6 +239,9 @@ def __deepcopy__(self, memo):
     if self.grad is not None:
         new.grad = _copy.deepcopy(self.grad, memo)
     new.__dict__.update(_copy.deepcopy(self.__dict__, memo))
+    for name in _copyreg._slotnames(type(self)):
+        if hasattr(self, name):
+            setattr(new, name, _copy.deepcopy(getattr(self, name), memo))
     return new
 
 
@@ -332,7 +352,7 @@ def get_device(self):
 
 def is_set_to(self, tensor):
     """Whether both tensors are the same view of the same memory."""
-    return self.data_ptr() == tensor.data_ptr() and self.shape == tensor.shape and self.stride() == tensor.stride()
+    return self.data_ptr() == tensor.data_ptr() != 0 and self.shape == tensor.shape and self.stride() == tensor.stride()
 
 
 def __cuda_array_interface__(self):
@@ -364,6 +384,35 @@ def _disabled_torch_function_impl(func, types=(), args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
 
 
+def _disabled_torch_dispatch_impl(func, types=(), args=(), kwargs=None):
+    """What Tensor itself has for `__torch_dispatch__`: the operator as it is."""
+    from wisp._tensor.dispatch import no_dispatch
+
+    with no_dispatch():
+        return func(*args, **(kwargs or {}))
+
+
+shells = False  # whether a program has made tensors without memory of their own
+
+
+def has_shells(tensors):
+    """Whether one of the tensors has no memory, so that the core's steps over many tensors cannot take them."""
+    return shells and any("_wrapper_device" in tensor.__dict__ for tensor in tensors)
+
+
+def _make_wrapper_subclass(cls, *args, **kwargs):
+    from wisp._tensor.dispatch import make_wrapper_subclass
+
+    global shells
+    shells = True
+    return make_wrapper_subclass(cls, *args, **kwargs)
+
+
+def _ones_like(self):
+    """Where backward begins at a tensor without memory of its own."""
+    return _core.ones_like(self)
+
+
 def _torch_function(cls, func, types, args=(), kwargs=None):
     from wisp.overrides import default_torch_function
 
@@ -372,6 +421,12 @@ def _torch_function(cls, func, types, args=(), kwargs=None):
 
 def _init_subclass(cls, **kwargs):
     super(_core.Tensor, cls).__init_subclass__(**kwargs)
+    if cls.__torch_dispatch__ is not _core.Tensor.__torch_dispatch__:
+        from wisp._tensor.dispatch import dispatching_class
+
+        if getattr(cls.__torch_function__, "__func__", None) is _core.Tensor.__torch_function__.__func__:
+            cls.__torch_function__ = _disabled_torch_function_impl  # as PyTorch does: a class answers on one level, unless it says so
+        dispatching_class(cls)
     if cls.__torch_function__ is not _disabled_torch_function_impl:
         from wisp.overrides import subclassed
 
@@ -400,7 +455,7 @@ for _type in (_core.dtype, _core.layout, _core.memory_format):
 _NO_METHODS = set(
     """
     install _Array _rebuild_in _rebuild_from_type_v2 _Memory _memory _copied_in_memory _size _kind_of _device _named
-    _disabled_torch_function_impl _torch_function _init_subclass""".split()
+    _disabled_torch_function_impl _disabled_torch_dispatch_impl _torch_function _init_subclass _make_wrapper_subclass has_shells""".split()
 )
 
 
@@ -411,6 +466,8 @@ def install():
     methods["type"], methods["__dir__"] = methods.pop("type_"), methods.pop("_dir")
     methods["__array_priority__"] = 1000
     methods["__torch_function__"] = classmethod(_torch_function)
+    methods["__torch_dispatch__"] = _disabled_torch_dispatch_impl
+    methods["_make_wrapper_subclass"] = staticmethod(_make_wrapper_subclass)
     methods["__init_subclass__"] = classmethod(_init_subclass)
     methods["__cuda_array_interface__"] = property(methods["__cuda_array_interface__"])
     methods["__module__"] = "torch"

@@ -33,6 +33,11 @@ def new_tensor(*args, dtype=None, device=None, **kwargs):
 
 
 class _Legacy(type):
+    def __new__(mcs, name, bases, members):
+        if bases:
+            raise TypeError(f"type 'torch.{bases[0].__name__}' is not an acceptable base type")
+        return super().__new__(mcs, name, bases, members)
+
     def __instancecheck__(cls, value):
         return isinstance(value, _core.Tensor) and value.dtype == cls.dtype and value.is_cuda == cls.is_cuda
 

@@ -182,8 +182,8 @@ def _body(tensor, indent):
     return _contents(tensor, indent), ([] if PRINT_OPTS.edgeitems else size) + dtype
 
 
-def tensor_str(tensor):
-    """The text of repr(tensor)."""
+def tensor_str(tensor, contents=None):
+    """The text of repr(tensor); `contents` stands for the numbers, if there is such a text."""
     nn = sys.modules.get("wisp.nn.parameter")  # printing does not load wisp.nn: without it there are no parameters
     parameter = nn is not None and isinstance(tensor, nn.Parameter)
     compressed = tensor.layout is not wisp.strided and not tensor.is_sparse
@@ -193,8 +193,10 @@ def tensor_str(tensor):
     suffixes = [] if tensor.device.type in ("cpu", "meta") else [f"device='{tensor.device}'"]
     if tensor.device.type == "meta":
         suffixes = ["device='meta'"]
+    if contents is None and "_wrapper_device" in tensor.__dict__:
+        contents = "..."
     with wisp.no_grad():
-        body, described = _body(tensor.detach(), indent)
+        body, described = _body(tensor.detach(), indent) if contents is None else (contents, [])
     suffixes += described
     sparse = tensor.is_sparse
     if sparse or compressed:
@@ -230,4 +232,4 @@ def _tensor_str(self, indent):
 
 
 def _str(self, *, tensor_contents=None):
-    return tensor_str(self)
+    return tensor_str(self, tensor_contents)

@@ -3,6 +3,7 @@ left out.
 """
 
 import enum
+import inspect
 import warnings
 
 import wisp
@@ -132,6 +133,8 @@ class GradScaler:
         state = self._state(optimizer)
         if state["stage"] is OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
+        if getattr(optimizer, "_step_supports_amp_scaling", False) and type(optimizer).__module__.partition(".")[0] != "wisp":
+            return self._step_of_its_own(optimizer, state, args, kwargs)
         if state["stage"] is OptState.READY:
             self.unscale_(optimizer)
         if not state["found_inf"]:
@@ -139,6 +142,37 @@ class GradScaler:
         result = None
         if not any(found.item() for found in state["found_inf"].values()):
             result = optimizer.step(*args, **kwargs)
+        state["stage"] = OptState.STEPPED
+        return result
+
+    def _check_inf_per_device(self, optimizer):
+        """Look for infinities among the gradients as they are, scaled."""
+        found = {}
+        with wisp.no_grad():
+            for gradient in (p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
+                bad = (~gradient.isfinite()).any().float()
+                found[gradient.device] = wisp.maximum(found[gradient.device], bad) if gradient.device in found else bad
+        self._state(optimizer)["found_inf"] = found
+        return found
+
+    def _step_of_its_own(self, optimizer, state, args, kwargs):
+        """Of an optimizer that unscales itself: it gets the scale and whether infinities were found."""
+        if "grad_scaler" in inspect.signature(optimizer.step).parameters:
+            warnings.warn(
+                "GradScaler is going to stop passing itself as a keyword argument to the passed optimizer. In the near future it sets "
+                "`grad_scale` and `found_inf` attributes on it instead.",
+                FutureWarning,
+                stacklevel=3,
+            )
+            result = optimizer.step(*args, grad_scaler=self, **kwargs)
+        else:
+            if state["stage"] is OptState.READY:
+                self._check_inf_per_device(optimizer)
+            scale = self._scale
+            optimizer.grad_scale = None if state["stage"] is OptState.UNSCALED else scale
+            optimizer.found_inf = sum(f.to(scale.device) for f in state["found_inf"].values())
+            result = optimizer.step(*args, **kwargs)
+            del optimizer.grad_scale, optimizer.found_inf
         state["stage"] = OptState.STEPPED
         return result
 

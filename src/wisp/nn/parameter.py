@@ -13,10 +13,15 @@ def _rebuild_parameter(data, requires_grad, backward_hooks):
     return Parameter(data, requires_grad)
 
 
-_ParameterMeta = type(wisp.Tensor)
+class _ParameterMeta(type(wisp.Tensor)):
+    # A parameter of a program's own subclass of Tensor is of that class, with a mark.
+    def __instancecheck__(cls, instance):
+        if super().__instancecheck__(instance):
+            return True
+        return cls is Parameter and isinstance(instance, wisp.Tensor) and getattr(instance, "_is_param", False)
 
 
-class Parameter(wisp.Tensor):
+class Parameter(wisp.Tensor, metaclass=_ParameterMeta):
     """A tensor that a module trains: assigned to an attribute of a module, it appears in `module.parameters()`.
 
     >>> import wisp
@@ -32,6 +37,16 @@ class Parameter(wisp.Tensor):
             data = wisp.empty(0)
         if type(data) is not wisp.Tensor and hasattr(data, "device_mesh"):  # a part of a tensor that many ranks hold stays one
             return data._as_parameter(requires_grad)
+        if isinstance(data, wisp.Tensor) and type(data) is not wisp.Tensor and not type(data).__module__.startswith("wisp."):
+            made = data.detach().requires_grad_(requires_grad)
+            if type(made) is not type(data):
+                raise RuntimeError(
+                    f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an instance of "
+                    f"the same type, but return type {type(made).__name__} was found instead. To use the type as a Parameter, please "
+                    "correct the detach() semantics defined by its __torch_dispatch__() implementation."
+                )
+            made._is_param = True
+            return made
         return wisp.Tensor._make_subclass(cls, data, requires_grad)
 
     def __deepcopy__(self, memo):

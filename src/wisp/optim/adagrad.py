@@ -2,6 +2,7 @@
 
 import wisp
 from wisp import _core
+from wisp._tensor import has_shells
 from wisp.optim import _formulas
 from wisp.optim._functional import adagrad  # noqa: F401 (PyTorch has it here)
 from wisp.optim.optimizer import Optimizer, _check_fused, _check_lr, _check_nonnegative, _number, _scalar, _settings
@@ -49,6 +50,8 @@ class Adagrad(Optimizer):
             _sparse_step(group, [entry for entry in zip(params, grads, states) if entry[1].is_sparse])
             params, grads, states = ([x[i] for x in zip(params, grads, states) if not x[1].is_sparse] for i in range(3))
         step = _formulas.adagrad_step if group["differentiable"] else _core._adagrad_step
+        if has_shells(params):
+            step = wisp.no_grad()(_formulas.adagrad_step)
         sums, steps = [s["sum"] for s in states], [s["step"] for s in states]
         lr, lr_decay, weight_decay = _number(group["lr"]), group["lr_decay"], group["weight_decay"]
         step(params, grads, sums, steps, lr, lr_decay, weight_decay, group["eps"], group["maximize"])

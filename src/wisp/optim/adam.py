@@ -2,6 +2,7 @@
 
 import wisp
 from wisp import _core
+from wisp._tensor import has_shells
 from wisp.optim import _formulas
 from wisp.optim._functional import adam  # noqa: F401 (PyTorch has it here)
 from wisp.optim.optimizer import Optimizer, _check_betas, _check_fused, _check_lr, _check_nonnegative, _new_step, _number, _settings, _zeros
@@ -59,6 +60,8 @@ class Adam(Optimizer):
         if group["foreach"] and isinstance(lr, wisp.Tensor) and not group["capturable"]:
             raise RuntimeError("lr as a Tensor is not supported for capturable=False and foreach=True")
         step = _formulas.adam_step if differentiable else _core._adam_step
+        if has_shells(params):
+            step = wisp.no_grad()(_formulas.adam_step)
         # A learning rate on the GPU is read there, at every replay of a captured graph.
         follows = {"lr_tensor": lr} if group["capturable"] and isinstance(lr, wisp.Tensor) and lr.is_cuda and not differentiable else {}
         means, squares = [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states]

@@ -14,6 +14,7 @@ from itertools import chain
 
 import wisp
 from wisp import _core
+from wisp._tensor import has_shells
 from wisp.optim._custom import (  # noqa: F401 (programs import them from here)
     DeviceDict,
     ParamsT,
@@ -407,7 +408,7 @@ def _rule(name, group, params):
 
     if group["differentiable"]:
         return getattr(_formulas, f"{name}_step"), _number(group["lr"])
-    if group.get("capturable") and any(p.is_cuda for p in params):
+    if has_shells(params) or (group.get("capturable") and any(p.is_cuda for p in params)):
         return wisp.no_grad()(getattr(_formulas, f"{name}_step")), group["lr"]
     return getattr(wisp._core, f"_{name}_step"), _number(group["lr"])
 

@@ -2,6 +2,7 @@
 
 import wisp
 from wisp import _core
+from wisp._tensor import has_shells
 from wisp.optim import _formulas
 from wisp.optim._functional import sgd  # noqa: F401 (PyTorch has it here)
 from wisp.optim.optimizer import Optimizer, _check_fused, _check_lr, _check_nonnegative, _number, _settings
@@ -41,7 +42,7 @@ class SGD(Optimizer):
         new = [state for state, buffer in zip(states, buffers) if buffer is None]
         lr, dampening, decay = group["lr"], group["dampening"], group["weight_decay"]
         nesterov, up = group["nesterov"], group["maximize"]
-        if group["differentiable"] or any(g.is_sparse for g in grads):
+        if group["differentiable"] or any(g.is_sparse for g in grads) or has_shells(params):
             step = _formulas.sgd_step if group["differentiable"] else wisp.no_grad()(_formulas.sgd_step)
             step(params, grads, buffers, lr, momentum, dampening, decay, nesterov, up)
         else:

@@ -143,6 +143,19 @@ def _rebuild_sparse(layout, data):
     return tensor._coalesced_((keys[1:] > keys[:-1]).all())
 
 
+def _rebuild_wrapper(cls, dtype, size, stride, offset, layout, device, requires_grad):
+    """A tensor of a class with `__torch_dispatch__`, which has no memory; what it is made of is its state."""
+    if not (isinstance(cls, type) and issubclass(cls, wisp.Tensor)):
+        raise pickle.UnpicklingError("the file makes a tensor of a class that is none of tensors")
+    return wisp.Tensor._make_wrapper_subclass(
+        cls, _sizes(size), strides=_sizes(stride), dtype=dtype, device=device, requires_grad=bool(requires_grad)
+    )
+
+
+def _sizes(values):
+    return [int(v) for v in values]
+
+
 def _rebuild_parameter(data, requires_grad=True, *_):
     return wisp.nn.Parameter(data, requires_grad=requires_grad)
 
@@ -274,6 +287,7 @@ _NAMES = {
     "torch.serialization _get_layout": (_layout, _layout),
     "torch._utils _rebuild_parameter": (_rebuild_parameter, _rebuild_parameter),
     "torch._utils _rebuild_parameter_with_state": (_rebuild_parameter_with_state, _rebuild_parameter_with_state),
+    "torch._utils _rebuild_wrapper_subclass": (_rebuild_wrapper, _rebuild_wrapper),
     "torch._tensor _rebuild_from_type_v2": (CALL, CALL),
     "torch device": (wisp.device, lambda *args: wisp.device(*args)),
     "torch Size": (wisp.Size, lambda size=(): wisp.Size(tuple(size))),
@@ -312,7 +326,8 @@ class Finder:
 
     def is_safe(self, value):
         """Whether add_safe_globals was told of a value: what a file has reached by `getattr` has no name of its own."""
-        return any(value is kind or (isinstance(value, types.MethodType) and value == kind) for kind in _safe.values())
+        bound = isinstance(value, (types.MethodType, types.BuiltinMethodType))
+        return any(value is kind or (bound and value == kind) for kind in _safe.values())
 
     def __call__(self, module, name):
         if self.weights_only and not self.collect and module.partition(".")[0] in _BLOCKED:

@@ -44,6 +44,7 @@ class _Global:
 _TENSOR, _TENSOR_V3 = _Global("torch._utils", "_rebuild_tensor_v2"), _Global("torch._utils", "_rebuild_tensor_v3")
 _SPARSE, _LAYOUT = _Global("torch._utils", "_rebuild_sparse_tensor"), _Global("torch.serialization", "_get_layout")
 _PARAMETER, _META = _Global("torch._utils", "_rebuild_parameter"), _Global("torch._utils", "_rebuild_meta_tensor_no_storage")
+_WRAPPER = _Global("torch._utils", "_rebuild_wrapper_subclass")
 _PARAMETER_STATE = _Global("torch._utils", "_rebuild_parameter_with_state")
 _WITH_ATTRIBUTES, _PLAIN_TENSOR = _Global("torch._tensor", "_rebuild_from_type_v2"), _Global("torch", "Tensor")
 _DEVICE, _SIZE = _Global("torch", "device"), _Global("torch", "Size")
@@ -75,7 +76,7 @@ def _their_name(value):
 
 
 def _of_program(kind):
-    return kind.__module__.partition(".")[0] not in ("wisp", "torch", "builtins")
+    return kind is not wisp.Tensor and kind.__module__.partition(".")[0] not in ("wisp", "builtins")
 
 
 class _Storage:
@@ -197,12 +198,22 @@ class _Reducer:
         hooks = collections.OrderedDict()
         if any("__reduce_ex__" in vars(base) or "__reduce__" in vars(base) for base in type(tensor).__mro__ if _of_program(base)):
             return NotImplemented
+        if "_wrapper_device" in tensor.__dict__:  # no memory of its own
+            state = tensor.__getstate__()
+            self.alive.append(state)
+            place = tuple(tensor.shape), tuple(tensor.stride()), 0, tensor.layout, tensor.device, tensor.requires_grad
+            return _WITH_ATTRIBUTES, (_WRAPPER, type(tensor), (type(tensor), tensor.dtype, *place), state)
         with wisp.overrides.DisableTorchFunctionSubclass():
             plain = tensor.detach()
-        if plain.is_meta and type(tensor) is wisp.Tensor:
-            return _META, (plain.dtype, tuple(plain.shape), tuple(plain.stride()), tensor.requires_grad)
+        if plain.is_meta:
+            args = plain.dtype, tuple(plain.shape), tuple(plain.stride()), tensor.requires_grad
+            if type(tensor) is wisp.Tensor:
+                return _META, args
+            state = tensor.__getstate__()
+            self.alive.append(state)
+            return _WITH_ATTRIBUTES, (_META, type(tensor), args, state)
         nn = sys.modules.get("wisp.nn.parameter")
-        if nn is not None and isinstance(tensor, nn.Parameter):
+        if nn is not None and issubclass(type(tensor), nn.Parameter):
             self.alive.append(plain)
             if type(tensor) is nn.Parameter and tensor.__dict__:
                 return _PARAMETER_STATE, (plain, tensor.requires_grad, hooks, tensor.__dict__)

@@ -143,11 +143,11 @@ class Unpickler:
             check_key(key)
         return zip(items[::2], items[1::2])
 
-    def update(self, items):
+    def update(self, items, one=False):
         target = self.stack[-1]
         if type(target) not in self.open and not isinstance(target, dict):
             raise UnpicklingError(
-                f"Can only SETITEM{'S' if len(items) > 2 else ''} for dict, collections.OrderedDict, collections.Counter, "
+                f"Can only SETITEM{'' if one else 'S'} for dict, collections.OrderedDict, collections.Counter, "
                 f"but the file does so for a {type(target).__name__}"
             )
         for key, value in self.pairs(items):
@@ -220,7 +220,7 @@ class Unpickler:
         if isinstance(kind, type) and kind is not type(result):  # a subclass of Tensor
             if self.rule(kind) not in (TRUSTED, BLANK):
                 raise UnpicklingError(f"the file makes a tensor of {kind.__name__}, which is not allowed")
-            if kind in type(result).__mro__ or not issubclass(kind, type(result)):
+            if not issubclass(kind, type(result)):
                 raise UnpicklingError(f"the file makes a {kind.__name__} of a {type(result).__name__}")
             result = result.as_subclass(kind)
         if hasattr(kind, "__setstate__") and self.rule(kind) in (TRUSTED, BLANK):
@@ -370,7 +370,7 @@ def _marked_dict(self):
 
 def _pairwise(self):
     value, key = self.stack.pop(), self.stack.pop()
-    self.update([key, value])
+    self.update([key, value], one=True)
 
 
 def _names_from_stack(self):

@@ -281,7 +281,7 @@ def make_tensor(
             if math.isfinite(high - low)
             else (wisp.rand(numbers, dtype=wisp.float64, device=device) - 0.5) * bound
         )
-        result = (wisp.view_as_complex(result) if dtype.is_complex else result).to(dtype)
+        result = (wisp.view_as_complex(result).clone() if dtype.is_complex else result).to(dtype)
     if noncontiguous:
         result = result[..., ::2]
     elif memory_format is not None:

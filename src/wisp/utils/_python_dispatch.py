@@ -12,15 +12,64 @@ class TorchDispatchMode(TorchFunctionMode):
         pass
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        return self.__torch_dispatch__(func, types, args, kwargs or {})
+        from wisp._ops import overload_of
+
+        kwargs = kwargs or {}
+        if not hasattr(func, "_facts"):  # written in Python: what it calls is seen
+            with self:
+                return func(*args, **kwargs)
+        if "shape_only" in func._facts:
+            return func(*args, **kwargs)
+        out = kwargs.get("out")
+        overload, args, kwargs = overload_of(func, args, {k: v for k, v in kwargs.items() if k != "out"})
+        result = self.__torch_dispatch__(overload, types, args, kwargs)
+        return result if out is None else out.copy_(result)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
 
 
 def is_traceable_wrapper_subclass(t):
-    """False: no class of tensor is made of others in a way that could be traced."""
-    return False
+    """Whether a tensor's class says what it is made of (`__tensor_flatten__`) and how to make another (`__tensor_unflatten__`)."""
+    from wisp import Tensor
+
+    return isinstance(t, Tensor) and type(t) is not Tensor and hasattr(t, "__tensor_flatten__") and hasattr(t, "__tensor_unflatten__")
+
+
+def _get_current_dispatch_mode():
+    """The mode that was entered last, or None."""
+    from wisp.overrides import _local
+
+    return next((mode for mode in reversed(_local.modes) if isinstance(mode, TorchDispatchMode)), None)
+
+
+def _get_current_dispatch_mode_stack():
+    """The modes that are active, the outermost first."""
+    from wisp.overrides import _local
+
+    return [mode for mode in _local.modes if isinstance(mode, TorchDispatchMode)]
+
+
+class _disable_current_modes:
+    """A context without the modes that are active."""
+
+    def __enter__(self):
+        from wisp.overrides import DisableTorchFunction
+
+        self._off = DisableTorchFunction()
+        self._off.__enter__()
+        return _get_current_dispatch_mode_stack()
+
+    def __exit__(self, *details):
+        self._off.__exit__(*details)
+
+
+def return_and_correct_aliasing(func, args, kwargs, out):
+    """For the end of a `__torch_dispatch__`: what an operator in place or with `out=` returns is the tensor that it was given."""
+    name = func.overloadpacket.__name__
+    if name.endswith("_") and not name.endswith("__"):
+        return args[0]
+    return kwargs.get("out", out) if kwargs else out
 
 
 def is_in_torch_dispatch_mode(include_infra_modes=True):
@@ -31,5 +80,9 @@ def is_in_torch_dispatch_mode(include_infra_modes=True):
 
 
 def transform_subclass(t, callback, outer_size=None, outer_stride=None):
-    """Not available."""
-    raise NotImplementedError("transform_subclass: Wisp has no wrapper subclasses")
+    """A tensor of the same class made of `callback(name, part)` of its parts."""
+    names, context = t.__tensor_flatten__()
+    parts = {name: callback(name, getattr(t, name)) for name in names}
+    outer_size = t.size() if outer_size is None else outer_size
+    outer_stride = t.stride() if outer_stride is None else outer_stride
+    return type(t).__tensor_unflatten__(parts, context, outer_size, outer_stride)

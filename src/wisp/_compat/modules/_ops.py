@@ -10,13 +10,9 @@ __all__ = ["OpOverload", "OpOverloadPacket", "ops"]
 # names of PyTorch's internal operators whose public counterpart is called otherwise
 _OTHER_NAMES = {
     "_unsafe_view": "view",
-    "_to_copy": "clone",
     "constant_pad_nd": "pad",
     "native_layer_norm": "layer_norm",
-    "_local_scalar_dense": "item",
-    "alias": "view_as",
     "upsample_nearest2d": "interpolate",
-    "slice_copy": "clone",
     "_reshape_alias": "reshape",
     "sym_size": "size",
     "sym_numel": "numel",
@@ -36,6 +32,78 @@ def _function(name):
         if callable(found) and not isinstance(found, type):
             return found
     return None
+
+
+# --- which operator of PyTorch's a call is --------------------------------------------------------------------------------
+
+_ARITHMETIC = set("add sub mul div".split())
+_COMPARISONS = set("eq ne lt le gt ge remainder fmod bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift".split())
+# name -> the overload by whether a dimension is given
+_BY_DIM = {"sum": "dim_IntList", "mean": "dim", "prod": "dim_int", "all": "dim", "any": "dim", "max": "dim", "min": "dim", "median": "dim"}
+_ALWAYS = {
+    "transpose": "int",
+    "select": "int",
+    "unbind": "int",
+    "where": "self",
+    "split": "Tensor",
+    "var": "correction",
+    "std": "correction",
+}
+_SIZES = set("view expand permute repeat new_empty new_zeros new_ones tile flip".split())
+
+
+def _is_tensor(value):
+    import wisp
+
+    return isinstance(value, wisp.Tensor)
+
+
+def overload_of(function, args, kwargs):
+    """The operator of `torch.ops.aten` that a call of a function of this package is, and its arguments."""
+    import wisp
+
+    name = function.__name__.replace(".", "_")
+    plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+    args, kwargs = tuple(args), {k: v for k, v in kwargs.items() if v is not None or k == "out"}
+    other = args[1] if len(args) > 1 else kwargs.get("other", kwargs.get("exponent"))
+    if plain in _SIZES and len(args) > 1 and all(isinstance(a, int) for a in args[1:]):
+        args = args[0], list(args[1:])
+    elif plain in _SIZES and len(args) == 2 and isinstance(args[1], tuple):
+        args = args[0], list(args[1])
+    if args and not _is_tensor(args[0]) and _is_tensor(other) and not isinstance(args[0], (list, tuple)):
+        if plain in ("add", "mul"):
+            args = (other, args[0], *args[2:])
+        elif plain == "sub":
+            name, plain, args = "rsub", "rsub", (other, args[0], *args[2:])
+    if plain in ("softmax", "log_softmax"):
+        dim, dtype = args[1] if len(args) > 1 else kwargs.get("dim"), kwargs.get("dtype")
+        inner = args[0] if dtype is None else args[0].to(dtype)
+        return getattr(wisp.ops.aten, f"_{plain}").default, (inner, dim, False), {}
+    if plain in _ARITHMETIC:
+        kind = "Tensor_mode" if "rounding_mode" in kwargs else "Tensor"
+    elif plain in _COMPARISONS:
+        kind = "Tensor" if _is_tensor(other) else "Scalar"
+    elif plain == "rsub":
+        kind = "Tensor" if _is_tensor(args[1]) else "Scalar"
+    elif plain == "pow":
+        kind = "Scalar" if not _is_tensor(args[0]) else "Tensor_Tensor" if _is_tensor(other) else "Tensor_Scalar"
+    elif plain in ("masked_fill", "fill"):
+        kind = "Tensor" if _is_tensor(args[-1]) else "Scalar"
+    elif plain in ("max", "min") and _is_tensor(other):
+        kind = "other"
+    elif plain in _BY_DIM:
+        given = len(args) > 1 or "dim" in kwargs
+        kind = _BY_DIM[plain] if given else "default"
+        if plain in ("sum", "mean") and given:
+            dim = args[1] if len(args) > 1 else kwargs.pop("dim")
+            args = (args[0], [dim] if isinstance(dim, int) else list(dim), *args[2:])
+    elif plain == "squeeze":
+        kind = "default" if other is None and "dim" not in kwargs else "dim"
+    elif plain == "view":
+        kind = "dtype" if isinstance(other, wisp.dtype) else "default"
+    else:
+        kind = _ALWAYS.get(plain, "default")
+    return getattr(getattr(wisp.ops.aten, name), kind), args, kwargs
 
 
 class OpOverload:

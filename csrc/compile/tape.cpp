@@ -1,6 +1,7 @@
 // The tape: what is noted, whose memory that concerns, and when it is run.
 #include "tape.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
@@ -16,6 +17,7 @@ int64_t worth_noting = 16384;
 namespace {
 
 constexpr size_t longest = 160;  // notes
+constexpr size_t patience = 32;  // notes that are made before one that nobody asks for is run with others
 constexpr uint32_t in_run = no_note - 1;
 
 // A storage that notes read. Its version shows whether somebody wrote to it without asking for its address again.
@@ -49,14 +51,23 @@ void read_later(Storage* s) {
     readers.push_back({s, s->version});
 }
 
+constexpr const char* not_computed = "the values of this tensor were not computed, because of an earlier error";
+
+bool is_read(const Storage* storage) {
+    return std::any_of(readers.begin(), readers.end(), [&](const Reader& r) { return r.storage == storage; });
+}
+
+void run_for(Storage* asked);
+
 void settle(Storage* storage) {
     const bool locked = PyGILState_Check();
     const PyGILState_STATE state = locked ? PyGILState_LOCKED : PyGILState_Ensure();
     try {
         while (storage->memory == unsettled) {
-            run_notes();
-            if (storage->memory == unsettled) {  // on a tape that another thread runs
-                lock_running();
+            run_for(storage);
+            if (storage->memory == unsettled) {
+                if (storage->note == no_note && !is_read(storage)) throw RuntimeError(not_computed);
+                lock_running();  // it is on a tape that another thread runs
                 running.unlock();
             }
         }
@@ -81,6 +92,134 @@ bool must_settle(const Tensor& t) {
 }
 
 const bool known_to_the_core = (tape = {settle, forget}, true);
+
+// What has to run before somebody may read or write the memory of `asked`: the notes that make or read its values, and what those need.
+// Others wait, since what comes next may be fused with them; but not for long, as they hold on to their operands' memory.
+std::vector<bool> wanted_for(const Storage* asked) {
+    const size_t n = notes.size();
+    std::vector<bool> wanted(n);
+    std::vector<const Storage*> read;
+    const uint32_t made = is_pending(asked) ? asked->note : no_note;
+    for (size_t i = 0; i < n; i++) {
+        wanted[i] = i == made || i + patience < n;
+        for (const Operand& o : notes[i].operands)
+            if ((o.kind == Operand::memory && o.storage == asked) || (o.kind == Operand::noted && o.note == made)) wanted[i] = true;
+    }
+    for (bool changed = true; changed;) {
+        for (size_t i = n; i-- > 0;)
+            if (wanted[i])
+                for (const Operand& o : notes[i].operands)
+                    if (o.kind == Operand::noted) wanted[o.note] = true;
+        // One that stays behind would read the memory of what it uses, if there is somebody who keeps it.
+        changed = false;
+        for (size_t i = 0; i < n; i++)
+            if (!wanted[i])
+                for (const Operand& o : notes[i].operands)
+                    if (o.kind == Operand::noted && wanted[o.note] && !notes[o.note].out) wanted[i] = changed = true;
+    }
+    // What reads nothing else is made along with them.
+    for (size_t i = 0; i < n; i++)
+        if (wanted[i])
+            for (const Operand& o : notes[i].operands)
+                if (o.kind == Operand::memory) read.push_back(o.storage);
+    for (size_t i = 0; i < n; i++) {
+        if (wanted[i] || !notes[i].out) continue;
+        bool free = true;
+        for (const Operand& o : notes[i].operands) {
+            if (o.kind == Operand::memory) free &= std::find(read.begin(), read.end(), o.storage) != read.end();
+            if (o.kind == Operand::noted) free &= wanted[o.note];
+        }
+        wanted[i] = free;
+    }
+    return wanted;
+}
+
+struct Output {
+    Storage* storage;
+    bool read_later = false;  // by a note that is not run yet
+};
+
+// Takes from the tape what has to run, in order.
+void take(const Storage* asked, std::vector<Note>& mine, std::vector<Reader>& read, std::vector<Output>& outputs) {
+    const std::vector<bool> wanted = asked ? wanted_for(asked) : std::vector<bool>(notes.size(), true);
+    std::vector<Note> rest;
+    std::vector<uint32_t> place(notes.size());
+    std::vector<Storage*> used;  // by the rest
+    for (size_t i = 0; i < notes.size(); i++) {
+        Note& n = notes[i];
+        place[i] = uint32_t(wanted[i] ? mine.size() : rest.size());
+        for (Operand& o : n.operands) {
+            if (o.kind == Operand::noted && !wanted[i] && wanted[o.note]) {
+                o.kind = Operand::memory;
+                o.storage = mine[place[o.note]].out;
+            } else if (o.kind == Operand::noted) {
+                o.note = place[o.note];
+            }
+            if (o.kind == Operand::memory && !wanted[i]) used.push_back(o.storage);
+        }
+        if (!wanted[i] && n.out) n.out->note = place[i];
+        (wanted[i] ? mine : rest).push_back(std::move(n));
+    }
+    std::sort(used.begin(), used.end());
+    auto is_used = [&](Storage* s) { return std::binary_search(used.begin(), used.end(), s); };
+    std::vector<Reader> stay;
+    for (const Reader& r : readers) (is_used(r.storage) ? stay : read).push_back(r);
+    // From here on another thread may drop a tensor whose values are being made.
+    for (const Note& n : mine) {
+        if (!n.out) continue;
+        n.out->retain();
+        n.out->note = in_run;
+        outputs.push_back({n.out, is_used(n.out)});
+        if (!outputs.back().read_later) continue;
+        n.out->retain();
+        stay.push_back({n.out, n.out->version});
+    }
+    notes = std::move(rest);
+    readers = std::move(stay);
+}
+
+void run_for(Storage* asked) {
+    if (notes.empty() && readers.empty()) return;
+    lock_running();
+    std::vector<Note> mine;
+    std::vector<Reader> read;
+    std::vector<Output> outputs;
+    take(asked, mine, read, outputs);
+    bool written = false;
+    for (const Reader& r : read) {
+        r.storage->note = in_run;
+        written |= r.storage->version != r.version;
+    }
+    auto end = [&] {
+        for (const Output& o : outputs) {
+            Storage* s = o.storage;
+            if (o.read_later || (s->bytes && !s->address)) s->note = no_note;
+            else s->memory = s->device;
+            s->drop();
+        }
+        for (const Reader& r : read) {
+            r.storage->memory = r.storage->device;
+            r.storage->drop();
+        }
+        running.unlock();
+    };
+    try {
+        if (written) throw RuntimeError("internal error: memory that noted operators read was written to before they ran");
+        for (const Note& n : mine)
+            for (const Operand& o : n.operands)
+                if (o.kind == Operand::memory && !o.storage->address) throw RuntimeError(not_computed);
+        for (const Output& o : outputs)
+            if (!o.storage->address) accelerator.provide(o.storage);
+        run(mine);
+    } catch (...) {
+        // No number is better than a wrong one.
+        for (Note& n : mine)
+            if (n.out && !n.device.is_cuda()) std::memset(n.out->address, 0xff, n.out->bytes);
+        end();
+        throw;
+    }
+    end();
+}
 
 }  // namespace
 
@@ -143,6 +282,10 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
     }
     n.out = y.storage();
     n.out->memory = unsettled;
+    if (on_gpu) {  // who is never made takes no memory
+        accelerator.release(n.out);
+        n.out->address = n.out->owner = nullptr;
+    }
     n.out->note = uint32_t(notes.size());
     notes.push_back(std::move(n));
     counts.notes++;
@@ -150,49 +293,7 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
     return true;
 }
 
-void run_notes() {
-    if (notes.empty() && readers.empty()) return;
-    lock_running();
-    std::vector<Note> mine = std::move(notes);
-    std::vector<Reader> read = std::move(readers);
-    notes.clear();
-    readers.clear();
-    // From here on another thread may drop a tensor whose values are being made.
-    std::vector<Storage*> outputs;
-    for (Note& n : mine) {
-        if (!n.out) continue;
-        n.out->retain();
-        n.out->note = in_run;
-        outputs.push_back(n.out);
-    }
-    bool written = false;
-    for (const Reader& r : read) {
-        r.storage->note = in_run;
-        written |= r.storage->version != r.version;
-    }
-    auto end = [&] {
-        for (Storage* s : outputs) {
-            s->memory = s->device;
-            s->drop();
-        }
-        for (const Reader& r : read) {
-            r.storage->memory = r.storage->device;
-            r.storage->drop();
-        }
-        running.unlock();
-    };
-    try {
-        if (written) throw RuntimeError("internal error: memory that noted operators read was written to before they ran");
-        run(mine);
-    } catch (...) {
-        // No number is better than a wrong one.
-        for (Note& n : mine)
-            if (n.out && !n.device.is_cuda()) std::memset(n.out->address, 0xff, n.out->bytes);
-        end();
-        throw;
-    }
-    end();
-}
+void run_notes() { run_for(nullptr); }
 
 void enter_region() {
     if (depth++ == 0) count_regions(1);

@@ -31,7 +31,7 @@ void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, 
         int wrap;
         const char* name;
         void* report;
-    } list;
+    } list{};
     if (count > max_dims) throw RuntimeError("indexing with more than ", max_dims, " tensors is not supported on cuda");
     list.count = count;
     list.wrap = wrap;
@@ -66,9 +66,11 @@ void put(Scatter how, void* out, DType dtype, const int64_t* at, int64_t n, cons
     const int64_t count = slice_shape(s, slice, slice.strides, value_strides);
     if (n * count == 0) return;
     if (const int64_t item = item_size(dtype); how == Scatter::set && n < (int64_t(1) << 32) - 1) {  // the last of each place stays
-        Scratch last(size_t(span * 4));
-        fill_zero(last.data(), size_t(span * 4));
-        launch_with(plain<7>(file, "last_slices"), threads(n), {256}, 0, at, last.data(), n);
+        Scratch last(n > 1 ? size_t(span * 4) : 0);
+        if (n > 1) {
+            fill_zero(last.data(), size_t(span * 4));
+            launch_with(plain<7>(file, "last_slices"), threads(n), {256}, 0, at, last.data(), n);
+        }
         launch_with(sized<8>("put_last", item), threads(n * count), {256}, 0, out, at, last.data(), n, count, values, value_step,
                     divider_below(n * count, count), s);
         return;

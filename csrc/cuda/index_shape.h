@@ -10,8 +10,8 @@ constexpr int max_dims = 25;
 
 struct Shape {
     int dims = 0, small = 0;
-    Divider by[max_dims];
-    int64_t sizes[max_dims], a[max_dims] = {}, b[max_dims] = {}, c[max_dims] = {};
+    Divider by[max_dims] = {};
+    int64_t sizes[max_dims] = {}, a[max_dims] = {}, b[max_dims] = {}, c[max_dims] = {};
     void add(int64_t size, int64_t sa, int64_t sb, int64_t sc) {  // from the innermost outwards
         if (size == 1) return;
         if (dims && a[dims - 1] * sizes[dims - 1] == sa && b[dims - 1] * sizes[dims - 1] == sb && c[dims - 1] * sizes[dims - 1] == sc) {

@@ -150,7 +150,7 @@ void reduce_tensor(Reduction kind, const ReduceArguments& given) {
         grid.x = unsigned((a.outputs + 32 * vector - 1) / (32 * vector));
         block = {32, 8};
         shared = unsigned(256 * size_t(vector) * acc_bytes);
-        a.splits = std::max<int64_t>(1, std::min<int64_t>({processors * 8 / grid.x, a.count / 256, 1024}));
+        a.splits = std::max<int64_t>(1, std::min<int64_t>({processors * 8 / grid.x, a.count / 64, 1024}));
     } else {
         const int64_t width = power_of_two_up_to((a.count / vector + 3) / 4, a.outputs < processors * 4 ? 512 : 256);
         block.x = unsigned(std::max<int64_t>(width, a.count / vector >= 32 ? 32 : 1));

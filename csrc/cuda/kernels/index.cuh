@@ -119,7 +119,7 @@ template <int Bytes> __global__ void __launch_bounds__(256)
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * slice) return;
     const int64_t k = by_slice.divisor ? int64_t(by_slice.divide(uint32_t(i))) : i / slice, at = offsets[k];
-    if (at < 0 || last[at] != unsigned(k + 1)) return;
+    if (at < 0 || (last && last[at] != unsigned(k + 1))) return;
     const Offsets o = offsets_of(s, i - k * slice);
     static_cast<T*>(out)[at + o.a] = static_cast<const T*>(values)[k * value_step + o.b];
 }

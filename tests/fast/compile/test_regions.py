@@ -74,6 +74,24 @@ def test_values_are_there_when_asked_for():
     assert wisp.compile(f)(x) == ([10000.0, 2.0, 2.0, True, 2.0], True)
 
 
+def test_what_is_not_asked_for_waits():
+    def f(a, b, c):
+        y, z = a * 2, b + 1
+        first = float(y[0])
+        z = z * 3 + y  # one program with the sum, which reads y
+        w = (c - 1).exp()  # the difference is seen by nobody, and its exponential waits for it
+        second = float(z[0])
+        c.add_(1)  # now it can't
+        return first, second, w, z, c * 1
+
+    def made():
+        return wisp.full((5000,), 1.0), wisp.full((5000,), 2.0), wisp.full((5000,), 1.0)
+
+    (first, second, w, z, c), counts = counted(f, *made())
+    assert (first, second, float(w[4999]), float(z[4999]), float(c[4999])) == (2, 11, 1, 11, 2)
+    assert counts["runs"] == 4 and counts["programs"] == 4
+
+
 def test_writes_do_not_reach_earlier_readers():
     def f(x):
         y = x * 2

@@ -178,13 +178,16 @@ INNER = {
     ),
     "utils.data._utils.fetch": (
         "Parts of the loader.",
-        same("_BaseDatasetFetcher _MapDatasetFetcher _IterableDatasetFetcher", Refusal(_NO_PARTS, is_class=True)),
+        {
+            "_BaseDatasetFetcher": From("wisp.utils.data._base_iterator", "_MapDatasetFetcher"),
+            **same("_MapDatasetFetcher _IterableDatasetFetcher", From("wisp.utils.data._base_iterator")),
+        },
     ),
     "utils.data._utils.signal_handling": (
         "How the loader learns that a worker died.",
         same(
             "_set_worker_signal_handlers _set_worker_pids _remove_worker_pids _set_SIGCHLD_handler _error_if_any_worker_fails",
-            Refusal(_NO_PARTS),
+            Answer("Nothing to do: who waits for a worker looks whether it lives.", None, "*args"),
         ),
     ),
     "utils.data._utils.worker": (
@@ -193,9 +196,7 @@ INNER = {
             **same("WorkerInfo get_worker_info", From("wisp.utils.data._worker_info")),
             "_generate_state": From("wisp.utils.data._worker_info"),
             "_worker_loop": Refusal(_NO_PARTS),
-            "_IterableDatasetStopIteration": Unused("Not sent."),
-            "_ResumeIteration": Unused("Not sent."),
-            "ManagerWatchdog": Unused("Not needed: workers notice by themselves that their parent is gone."),
+            **same("_IterableDatasetStopIteration _ResumeIteration ManagerWatchdog", From("wisp.utils.data._base_iterator")),
             "_worker_info": None,
         },
     ),
@@ -326,10 +327,14 @@ INNER = {
     "testing._internal.common_utils": (
         "What libraries' tests take of PyTorch's harness.",
         {
-            "TestCase": From("unittest"),
+            "TestCase": From("wisp._compat.testing"),
             "run_tests": From("unittest", "main"),
             **same("TEST_WITH_ROCM TEST_CUDA TEST_XPU TEST_HPU IS_WINDOWS IS_MACOS IS_FBCODE TEST_WITH_SLOW", False),
-            "IS_LINUX": True,
+            **same("TEST_WITH_ASAN TEST_WITH_TSAN TEST_WITH_UBSAN TEST_WITH_TORCHDYNAMO IS_SANDCASTLE IS_JETSON IS_ARM64 IS_CI", False),
+            **same("IS_LINUX IS_X86 TEST_NUMPY", True),
+            **same("skipIfRocm skipIfTorchDynamo slowTest", Answer("The test itself.", None, "test=None", "test or (lambda f: f)")),
+            "NO_MULTIPROCESSING_SPAWN": False,
+            "load_tests": None,
             "find_free_port": From("wisp.distributed.run", "_free_port"),
             "freeze_rng_state": From("wisp.random", "fork_rng"),
             "instantiate_parametrized_tests": Refusal("it is a part of PyTorch's harness"),

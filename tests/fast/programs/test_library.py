@@ -222,3 +222,37 @@ def test_errors_of_a_futures_callbacks(capsys):
         after.wait()
     with pytest.raises(RuntimeError, match="only be marked completed once"):
         future.set_result(6)
+
+
+def test_a_loader_of_a_library_with_iterators_of_its_own():
+    code = """
+import wisp.as_torch, torch
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind
+
+class Squares(Dataset):
+    def __len__(self):
+        return 5
+    def __getitem__(self, i):
+        return torch.tensor(i * i)
+
+class Counting(_BaseDataLoaderIter):
+    def __init__(self, loader):
+        super().__init__(loader)
+        self.fetcher = _DatasetKind.create_fetcher(self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
+    def _next_data(self):
+        return self.fetcher.fetch(self._next_index())
+
+loader = DataLoader(Squares(), batch_size=2)
+mine = Counting(loader)
+print([b.tolist() for b in mine], mine._num_yielded, isinstance(iter(loader), _BaseDataLoaderIter))
+
+from torch.testing._internal.common_utils import TestCase
+case = TestCase()
+case.assertEqual({"a": [torch.ones(2), "text"]}, {"a": (torch.ones(2), "text")})
+try:
+    case.assertEqual({"a": torch.ones(2)}, {"a": torch.zeros(2)})
+except AssertionError:
+    print("differ")
+"""
+    assert ran(code).strip() == "[[0, 1], [4, 9], [16]] 3 True\ndiffer"

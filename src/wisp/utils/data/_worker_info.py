@@ -1,6 +1,7 @@
 """What a loader's worker process knows about itself."""
 
 import dataclasses
+import sys
 from typing import Any
 
 
@@ -46,6 +47,8 @@ def get_worker_info():
     >>> get_worker_info() is None
     True
     """
+    if _current is None:  # a worker of a library's own loader tells by PyTorch's name
+        return getattr(sys.modules.get("wisp.utils.data._utils.worker"), "_worker_info", None)
     return _current
 
 

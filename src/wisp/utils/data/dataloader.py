@@ -9,6 +9,7 @@ import typing
 import warnings
 
 import wisp
+from wisp.utils.data._base_iterator import _BaseDataLoaderIter, _IterableDatasetFetcher, _MapDatasetFetcher
 from wisp.utils.data._collate import default_collate, default_convert
 from wisp.utils.data._fetch import collated_fetch, make_fetch, stream_batches
 from wisp.utils.data._seeding import Seeds
@@ -231,6 +232,10 @@ class DataLoader:
     @property
     def _auto_collation(self):
         return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self):
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     def __len__(self):
         if not self._iterable:
@@ -509,13 +514,19 @@ def _iterator(loader, position):
     return (_MultiProcessingDataLoaderIter if loader.num_workers else _SingleProcessDataLoaderIter)(loader, position)
 
 
-_BaseDataLoaderIter = _Iterator
+_BaseDataLoaderIter.register(_Iterator)
 
 
 class _DatasetKind:
     """The two kinds of dataset."""
 
     Map, Iterable = 0, 1
+
+    @staticmethod
+    def create_fetcher(kind, dataset, auto_collation, collate_fn, drop_last):
+        """What makes batches of indices, as libraries with iterators of their own ask for it."""
+        one = _MapDatasetFetcher if kind == _DatasetKind.Map else _IterableDatasetFetcher
+        return one(dataset, auto_collation, collate_fn, drop_last)
 
 
 class _InfiniteConstantSampler:

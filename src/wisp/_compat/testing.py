@@ -1,0 +1,41 @@
+"""What tests of libraries take from PyTorch's harness: a TestCase whose assertEqual compares tensors."""
+
+import unittest
+
+import numpy
+
+import wisp
+
+
+class TestCase(unittest.TestCase):
+    """A test case; `assertEqual` is `testing.assert_close` for tensors, arrays and what holds them."""
+
+    precision, rel_tol = 0.0, 0.0
+    maxDiff = None
+
+    def assertEqual(self, x, y, msg=None, *, atol=None, rtol=None, equal_nan=True, exact_dtype=True, exact_device=False, **options):
+        """Refuse values that are not equal; tensors, arrays and, with a tolerance, numbers may be close."""
+        again = dict(atol=atol, rtol=rtol, equal_nan=equal_nan, exact_dtype=exact_dtype, exact_device=exact_device)
+        if isinstance(x, dict) and isinstance(y, dict):
+            super().assertEqual(set(x), set(y), msg)
+            for key in x:
+                self.assertEqual(x[key], y[key], msg, **again)
+        elif isinstance(x, (list, tuple)) and isinstance(y, (list, tuple)):
+            super().assertEqual(len(x), len(y), msg)
+            for one, other in zip(x, y):
+                self.assertEqual(one, other, msg, **again)
+        elif any(isinstance(v, (wisp.Tensor, numpy.ndarray)) for v in (x, y)) or (isinstance(x, (int, float)) and (atol or rtol)):
+            if isinstance(x, wisp.Tensor) != isinstance(y, wisp.Tensor):
+                x, y, exact_dtype = wisp.as_tensor(x), wisp.as_tensor(y), False
+            wisp.testing.assert_close(
+                x,
+                y,
+                atol=atol if atol is not None or rtol is None else 0.0,
+                rtol=rtol if rtol is not None or atol is None else 0.0,
+                equal_nan=equal_nan,
+                check_dtype=exact_dtype,
+                check_device=exact_device,
+                msg=msg,
+            )
+        else:
+            super().assertEqual(x, y, msg)

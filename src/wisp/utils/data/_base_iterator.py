@@ -7,6 +7,7 @@ import abc
 import os
 
 import wisp
+from wisp.utils.data.dataset import IterableDataset
 
 
 class _MapDatasetFetcher:
@@ -53,7 +54,8 @@ class _BaseDataLoaderIter(metaclass=abc.ABCMeta):  # noqa: B024
     """What an iterator of a loader has and does, but for `_next_data`, which makes a batch."""
 
     def __init__(self, loader):
-        self._dataset, self._dataset_kind = loader.dataset, loader._dataset_kind
+        self._dataset = loader.dataset
+        self._dataset_kind = getattr(loader, "_dataset_kind", int(isinstance(loader.dataset, IterableDataset)))
         self._shared_seed, self._pg = None, None
         self._IterableDataset_len_called = getattr(loader, "_IterableDataset_len_called", None)
         self._auto_collation, self._drop_last = loader._auto_collation, loader.drop_last

@@ -171,16 +171,14 @@ void run_node(Task& task, Node& node) {
         for (auto& h : node.hooks->tensor_hooks)
             if (grads[h.output]) run_tensor_hooks(h.hooks, grads[h.output], node);
     }
-    if (node.hooks && node.hooks->pre_hooks) run_pre_hooks(node, grads);
     if (node.hooks && !node.hooks->retain_grad.empty()) retain_grads(node, grads);
 
-    bool execute = true;
+    bool execute = true, captured = false;
     bool wanted_few[16];
     std::vector<char> wanted_many;
     const bool* wanted = nullptr;
     const int64_t n = node.next.size();
     if (task.selective) {
-        bool captured = false;
         for (auto& c : task.captures)
             if (c.node == &node) {
                 captured = true;
@@ -198,6 +196,10 @@ void run_node(Task& task, Node& node) {
         }
         wanted = flags;
     }
+    // Hooks of tensors run wherever a gradient arrives, those of a node only before it works.
+    if (node.hooks && node.hooks->pre_hooks && (execute || (captured && task.accumulate))) run_pre_hooks(node, grads);
+    Small<Tensor, 1> seen;  // a leaf may take its gradient away before hooks see it
+    if (node.variable && node.hooks && node.hooks->post_hooks) seen = grads;
 
     TensorList results;
     bool any = false;
@@ -224,7 +226,7 @@ void run_node(Task& task, Node& node) {
             if (anomaly_enabled()) explain_failure(node);
             throw;
         }
-        if (node.hooks && node.hooks->post_hooks) run_post_hooks(node, results.data(), n, grads);
+        if (node.hooks && node.hooks->post_hooks) run_post_hooks(node, results.data(), n, seen.empty() ? grads : seen);
         if (anomaly_checks_nan()) check_for_nan(node, results.data(), n);
         if (!task.retain_graph) {
             release_saved(node);

@@ -433,7 +433,7 @@ void check_inplace(const Tensor& self, const char* name, bool recording, bool on
         throw RuntimeError("a leaf Variable that requires grad is being used in an in-place operation. (", name,
                            ") "
                            "Use the out-of-place form, or wrap the write in `with no_grad():`.");
-    if (self->inference && recording)
+    if (self->inference)
         throw RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal "
             "tensor before doing inplace update. (",

@@ -230,7 +230,8 @@ const Operators operators = {
      method | elementwise},
     {"addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1, Tensor? out=None)",
      [](const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
-         if (is_integral(a.dtype()) && is_integral(b.dtype())) throw RuntimeError("Integer division with addcdiv is no longer supported");
+         if (is_integral(a.dtype()) && is_integral(b.dtype()))
+             throw RuntimeError("Integer division with addcdiv is no longer supported: convert the tensors to floats, or use floor_divide");
          const Params params = params_of(v);
          return pointwise(Pointwise::addcdiv, x, a, b, &params);
      },
@@ -240,7 +241,8 @@ const Operators operators = {
         tensor([2., 5.]))"},
     {"addcdiv_(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1)",
      [](const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
-         if (is_integral(a.dtype()) && is_integral(b.dtype())) throw RuntimeError("Integer division with addcdiv is no longer supported");
+         if (is_integral(a.dtype()) && is_integral(b.dtype()))
+             throw RuntimeError("Integer division with addcdiv is no longer supported: convert the tensors to floats, or use floor_divide");
          const Params params = params_of(v);
          return pointwise_(Pointwise::addcdiv, x, a, b, &params);
      },
@@ -261,7 +263,8 @@ const Operators operators = {
      function | method},
     {"addcdiv(Tensor input, Number value, Tensor tensor1, Tensor tensor2, *, Tensor? out=None)",
      [](const Tensor& x, Scalar v, const Tensor& a, const Tensor& b) {
-         if (is_integral(a.dtype()) && is_integral(b.dtype())) throw RuntimeError("Integer division with addcdiv is no longer supported");
+         if (is_integral(a.dtype()) && is_integral(b.dtype()))
+             throw RuntimeError("Integer division with addcdiv is no longer supported: convert the tensors to floats, or use floor_divide");
          old_order("addcdiv");
          const Params params = params_of(v);
          return pointwise(Pointwise::addcdiv, x, a, b, &params);

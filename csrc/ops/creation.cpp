@@ -10,6 +10,16 @@
 namespace wisp {
 
 bool fill_new_memory = false;
+int undetermined = 0;
+
+void alert_undetermined(const char* name) {
+    if (!undetermined) return;
+    const std::string text = str(name,
+                                 " does not have a deterministic implementation, but you set 'torch.use_deterministic_algorithms(True)'. "
+                                 "You can turn off determinism just for this operation, or you can use the 'warn_only=True' option.");
+    if (undetermined == 2) throw RuntimeError(text);
+    warn(text);
+}
 
 Tensor fill_unset(const Tensor& t) {
     GradMode off(false);
@@ -217,6 +227,7 @@ Tensor complex_of_parts(const Tensor& re, const Tensor& im) {
 }
 
 const Operators operators = {
+    {"_undetermined(int mode)", [](int64_t mode) { undetermined = int(mode); }, function},
     {"_fill_new_memory(bool on)", [](bool on) { fill_new_memory = on; }, function},
     {"zeros(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
      "Tensor? out=None)",

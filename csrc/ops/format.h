@@ -41,6 +41,8 @@ inline Tensor empty_in(const Dims& sizes, DType dtype, MemoryFormat format) {
 
 // In deterministic mode memory that nothing was written to is NaN, or the largest number.
 extern bool fill_new_memory;
+extern int undetermined;  // what deterministic mode does about operators that PyTorch has no such algorithm for: 1 warns, 2 refuses
+void alert_undetermined(const char* name);
 Tensor fill_unset(const Tensor& t);
 
 Tensor pinned(const Tensor& t);  // in pinned memory, from which copies to a GPU run beside the host

@@ -63,6 +63,7 @@ void check_fits(const Scalar& value, DType dtype) {
     const int bits = int(8 * item_size(dtype));
     const double v = std::trunc(value.to_double()), top = std::ldexp(1.0, is_signed(dtype) ? bits - 1 : bits);
     // a negative number stands for the unsigned one of the same bits
+    if (bits == 64 && v == top) return;  // the largest integer, as a float
     if (!(v < top && v >= (is_signed(dtype) ? -top : -top / 2)))
         throw RuntimeError("value cannot be converted to type ", dtype, " without overflow");
 }

@@ -152,7 +152,8 @@ Tensor index_put_(const Tensor& t, const TensorList& indices, const Tensor& valu
         throw RuntimeError("Index put requires the source and destination dtypes match, got ", type_name(t.dtype()),
                            " for the destination and ", type_name(values.dtype()), " for the source.");
     const bool recording = grad_enabled() && is_differentiable(t.dtype()) && (t.requires_grad() || values.requires_grad());
-    check_apart(t, values, "index_put_");
+    if (indices.empty()) throw RuntimeError("index_put_: at least one index must be provided");
+    if (!accumulate) check_apart(t, values, "index_put_");
     for (const Tensor& i : indices) check_apart(t, i, "index_put_");
     check_inplace(t, "index_put_", recording, warn_repeated(t, "index_put_"));
     Picked p = pick(t, indices);

@@ -2,6 +2,7 @@
 #include "../autograd/whole.h"
 #include "../kernels/index.h"
 #include "../python/registry.h"
+#include "format.h"
 #include "gather.h"
 #include "index.h"
 #include "reduce.h"
@@ -70,6 +71,7 @@ Tensor take(const Tensor& x, const Tensor& given) {
     return whole("TakeBackward0", {x}, [&] { return index(reshape(x, {x.numel()}), TensorList{at}); });
 }
 static Tensor put(const Tensor& x, const Tensor& given, const Tensor& source, bool accumulate) {
+    if (!accumulate) alert_undetermined("put_");
     const Tensor at = as_index(given, "put_");
     if (at.numel() != source.numel())
         throw IndexError(

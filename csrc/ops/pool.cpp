@@ -482,6 +482,7 @@ MaxPooled fractional_max_pool_by(int dims, const Tensor& input, const Dims& kern
 Tensor max_unpool_over(int dims, const Tensor& input, const Tensor& indices, const Dims& output_size) {
     constexpr const char* ops[] = {"max_unpool1d", "max_unpool2d", "max_unpool3d"};
     const char* op = ops[dims - 1];
+    alert_undetermined(dims == 3 ? "max_unpooling3d_forward_out" : "max_unpooling2d_forward_out");  // indices may name a place twice
     if (indices.dtype() != DType::i64) throw RuntimeError("elements in indices should be type int64 but got: ", type_name(indices.dtype()));
     if (input.dim() != dims + 1 && input.dim() != dims + 2)
         throw RuntimeError("Input to ", op, " should be a ", dims + 1, "d or ", dims + 2, "d Tensor, but got a tensor with ", input.dim(),

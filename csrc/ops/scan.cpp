@@ -176,17 +176,17 @@ static const Operators operators = {
      R"(The products of the elements so far, along a dimension.
         >>> wisp.cumprod(wisp.tensor([1, 2, 3, 4]), dim=0)
         tensor([ 1,  2,  6, 24]))"},
-    {"cummax(Tensor input, int dim, *, Tensor? out=None) -> (values, indices)",
+    {"cummax(Tensor input, int dim, *, Tensor!? out=None) -> (values, indices)",
      [](const Tensor& x, int64_t dim) { return running_extreme(Scan::max, x, dim); }, function | method | along_dim,
      R"(The largest element so far, along a dimension, and where it was.
         >>> wisp.cummax(wisp.tensor([1, 3, 2]), dim=0).values
         tensor([1, 3, 3]))"},
-    {"cummin(Tensor input, int dim, *, Tensor? out=None) -> (values, indices)",
+    {"cummin(Tensor input, int dim, *, Tensor!? out=None) -> (values, indices)",
      [](const Tensor& x, int64_t dim) { return running_extreme(Scan::min, x, dim); }, function | method | along_dim,
      R"(The smallest element so far, along a dimension, and where it was.
         >>> wisp.cummin(wisp.tensor([3, 1, 2]), dim=0).values
         tensor([3, 1, 1]))"},
-    {"logcumsumexp(Tensor input, int dim, *, Tensor? out=None)", [](const Tensor& x, int64_t dim) { return logcumsumexp(x, dim); },
+    {"logcumsumexp(Tensor input, int dim, *, Tensor!? out=None)", [](const Tensor& x, int64_t dim) { return logcumsumexp(x, dim); },
      function | method | along_dim,
      R"(The logarithm of the sums of exponentials so far, without overflow.
         >>> wisp.logcumsumexp(wisp.tensor([0.0, 0.0, 0.0]), dim=0)

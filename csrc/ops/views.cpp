@@ -223,7 +223,7 @@ Tensor as_strided(const Tensor& t, const Dims& sizes, const Dims& strides, std::
                            layout.offset);
     if (product(sizes) > 0 && last >= room)
         throw RuntimeError("setStorage: sizes ", sizes, ", strides ", strides, ", storage offset ", layout.offset, ", and itemsize ",
-                           t.item_size(), " requiring a storage size of ", last, " elements are out of bounds for storage of ", room,
+                           t.item_size(), " requiring a storage size of ", last, " elements are out of bounds for storage of size ", room,
                            " elements");
     Tensor v = make_view(t, layout);
     if (needs_grad(t)) {

@@ -225,6 +225,11 @@ PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     PyObject* device = nullptr;
     const char* names[] = {"device", nullptr};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O", const_cast<char**>(names), &device)) return nullptr;
+    if (device && PyUnicode_Check(device)) {  // an unknown one is refused
+        PyObject* known = PyObject_CallOneArg(reinterpret_cast<PyObject*>(&device_type), device);
+        if (!known) return nullptr;
+        Py_DECREF(known);
+    }
     PyObject* self = type->tp_alloc(type, 0);
     if (self) new (&generator_of(self)) Generator();
     return self;

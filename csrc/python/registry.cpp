@@ -73,7 +73,7 @@ struct OperatorObject {
 };
 PyTypeObject function_type = {PyVarObject_HEAD_INIT(nullptr, 0)}, method_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-[[noreturn]] void refuse(const Operator& op, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+[[noreturn]] void refuse(const Operator& op, PyObject* const* args, Py_ssize_t n, PyObject* kwnames, bool method) {
     std::string got;
     for (Py_ssize_t i = 0; i < n; i++) got += (i ? ", " : "") + std::string(Py_TYPE(args[i])->tp_name);
     for (Py_ssize_t j = 0; kwnames && j < PyTuple_GET_SIZE(kwnames); j++)
@@ -84,6 +84,11 @@ PyTypeObject function_type = {PyVarObject_HEAD_INIT(nullptr, 0)}, method_type = 
     if (op.overloads.size() == 1) {
         std::string reason;
         bind(op.overloads[0], args, n, kwnames, slots, rest, &reason);
+        if (const size_t at = reason.find("(position "); method && at != std::string::npos) {  // PyTorch does not count the tensor itself
+            const int place = std::atoi(reason.c_str() + at + 10);
+            const size_t end = reason.find(')', at);
+            if (place > 1) reason = reason.substr(0, at + 10) + std::to_string(place - 1) + reason.substr(end);
+        }
         message += reason + "; got (" + got + "), expected " + op.overloads[0].text;
     } else {
         message += "received an invalid combination of arguments - got (" + got + "), but expected one of:";
@@ -128,8 +133,9 @@ void copy_out(const Tensor& out, const Tensor& result, const char* name, bool ex
     const DType r = result.dtype(), o = out.dtype();
     if (exact && r != o)
         throw RuntimeError("Expected out tensor to have dtype ", r, ", but got ", o, " instead (", name,
-                           ": Expected object of scalar type ", type_name(r), " but got scalar type ", type_name(o),
-                           " for argument 'out')");
+                           is_complex(r) ? str(": Expected object of scalar type ", type_name(r), " but got scalar type ", type_name(o),
+                                               " for argument 'out')")
+                                         : str(": expected scalar_type ", type_name(r), " but found ", type_name(o), ")"));
     if (!any && ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean)))
         throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name, ", out=)");
     check_same_device(name, out, result);
@@ -352,7 +358,7 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
         for (Py_ssize_t i = 0, all = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0); i < all; i++)
             if (has_conjugate(args[i])) return call_conjugate(callable, op.name, op.facts, self->form == form_inplace, args, n, kwnames);
         if (PyObject* result = call_foreign(callable, args, n, kwnames)) return result;
-        refuse(op, args, n, kwnames);
+        refuse(op, args, n, kwnames, self->form != form_function);
     } catch (const MissingKernel& e) { MissingKernel(op.name, ": ", e.what()).restore(); } catch (const Error& e) {
         e.restore();
     } catch (const std::bad_alloc&) { PyErr_NoMemory(); } catch (const std::exception& e) {

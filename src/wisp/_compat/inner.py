@@ -147,7 +147,7 @@ INNER = {
     "utils._sympy.value_ranges": ("Symbolic sizes: there are none.", same("ValueRanges ValueRangeError bound_sympy", Unused("Not used."))),
     "utils._sympy.numbers": ("Symbolic sizes: there are none.", same("int_oo IntInfinity NegativeIntInfinity", Unused("Not used."))),
     "utils._sympy.symbol": ("Symbolic sizes: there are none.", same("SymT symbol_is_type", Unused("Not used."))),
-    "utils._mode_utils": ("Modes of a dispatcher: there are none.", {"no_dispatch": Answer("A context that changes nothing.", Nothing())}),
+    "utils._mode_utils": ("Modes of a dispatcher.", {"no_dispatch": From("wisp._tensor.dispatch")}),
     "utils._traceback": ("Tracebacks of compiled code.", {"CapturedTraceback": Unused("Not used.")}),
     "utils._typing_utils": ("Help for type checkers.", {"not_none": Answer("The value.", None, "obj", "obj")}),
     "utils._triton": (

@@ -15,6 +15,7 @@ def use_deterministic_algorithms(mode, *, warn_only=False):
             raise TypeError(f"_set_deterministic_algorithms(): argument {name} must be bool, not {type(value).__name__}")
     _state["deterministic"], _state["warn_only"] = mode, warn_only
     _core._operators[""]["_fill_new_memory"](mode and _state["fill"])
+    _core._operators[""]["_undetermined"]((1 if warn_only else 2) if mode else 0)
 
 
 def _fill_uninitialized_memory(on=None):

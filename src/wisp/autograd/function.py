@@ -27,6 +27,8 @@ class FunctionCtx:
     _dirty = ()
     _non_differentiable = ()
     _materialize = True
+    _materialize_non_diff_grads = True  # a program may say otherwise of outputs without a gradient
+    _without_gradient = ()
     _node = None
     _saved_for_forward = ()
     _arguments = ()
@@ -83,9 +85,10 @@ class FunctionCtx:
     def _checked_backward(self, grads):
         function = self._function
         if self._materialize:
+            left = () if self._materialize_non_diff_grads else self._without_gradient
             grads = tuple(
-                wisp.zeros(shape, dtype=dtype, device=device) if grad is None else grad
-                for grad, (shape, dtype, device) in zip(grads, self._outputs)
+                wisp.zeros(shape, dtype=dtype, device=device) if grad is None and i not in left else grad
+                for i, (grad, (shape, dtype, device)) in enumerate(zip(grads, self._outputs))
             )
         if self._places is not None:  # one gradient per result of forward, None for what is no tensor
             every = [None] * self._places[1]
@@ -262,6 +265,8 @@ class Function:
         outputs = tuple(values[i] for i in places)
         if len(places) != len(values):
             ctx._places = places, len(values)
+        if plain:
+            ctx._without_gradient = tuple(i for i, output in enumerate(outputs) if any(output is value for value in plain))
         ctx._function, ctx._name = cls, cls.__name__ + "Backward"
         ctx._outputs = [(tuple(output.shape), output.dtype, output.device) for output in outputs]
         recorded = _core._function_record(ctx, ctx._name, inputs, outputs, tuple(dirty), tuple(plain), ctx._to_save)
@@ -282,7 +287,10 @@ def _positional(cls, args, kwargs):
     unknown = [name for name in kwargs if name not in signature.parameters]
     if unknown and not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
         raise TypeError(f"{cls.__name__}.apply() got an unexpected keyword argument {unknown[0]!r}")
-    bound = signature.bind(*((None,) if with_context else ()), *args, **kwargs)
+    try:
+        bound = signature.bind(*((None,) if with_context else ()), *args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{cls.__name__}.apply() got {error}" if "multiple values" in str(error) else str(error)) from None
     if not with_context:
         bound.apply_defaults()
     return bound.args[1:] if with_context else bound.args, bound.kwargs

@@ -129,6 +129,7 @@ class _Reducer:
         self.legacy = legacy  # identifiers of storages have a place for a view, too
         self.first, self.outdated = surveyed is None, False
         self.storages = {} if surveyed is None else surveyed
+        self.dtypes = {}  # of the memories seen
         self.written = []  # in the order of their keys
         self.alive = []  # while we hold a tensor, its address is not used again
 
@@ -144,11 +145,21 @@ class _Reducer:
         identifier = "storage", _KINDS[kind], value.key, str(value.tensor.device), count
         return (*identifier, None) if self.legacy else identifier
 
+    def _claim(self, elements):
+        """A file has one dtype for a memory, as PyTorch's do."""
+        place = elements._storage_ptr()
+        if place and self.dtypes.setdefault(place, elements.dtype) != elements.dtype:
+            raise RuntimeError(
+                "Cannot save multiple tensors or storages that view the same data as different types "
+                f"({self.dtypes[place]} and {elements.dtype}): clone() one of them"
+            )
+
     def _whole(self, storage):
         """What stands for a storage that is saved by itself."""
         typed = storage if hasattr(storage, "_elements") else None
         elements = storage._bytes if typed is None else typed._elements()
         self.alive.append(elements)
+        self._claim(elements)
         place = elements._storage_ptr(), elements.dtype, str(elements.device)
         if typed is None:
             place = *place, "untyped"
@@ -221,6 +232,7 @@ class _Reducer:
         if plain.is_complex() and plain.is_conj():  # the same copy for both passes
             plain = self.storages.setdefault(("conjugate", id(tensor)), plain.resolve_conj())
         self.alive.append(plain)
+        self._claim(plain)
         place = plain._storage_ptr(), plain.dtype, str(plain.device)
         storage = self.storages.get(place) if plain.numel() else _Storage(plain)
         if storage is None:

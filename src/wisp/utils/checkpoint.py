@@ -15,7 +15,7 @@ __all__ = """
     CheckpointError CheckpointPolicy DefaultDeviceType SelectiveCheckpointContext checkpoint checkpoint_sequential
     create_selective_checkpoint_contexts noop_context_fn set_checkpoint_debug_enabled set_checkpoint_early_stop""".split()
 
-_early_stop = True
+_early_stop = None  # what set_checkpoint_early_stop says of the calls inside of it
 _debug = None
 
 
@@ -114,7 +114,8 @@ class _Run:
     def __init__(self, function, args, kwargs, preserve, recompute_context, check, early_stop):
         self.function, self.args, self.kwargs = function, args, kwargs
         self.random, self.autocast = _RandomState(preserve, args), _Autocast()
-        self.recompute_context, self.check, self.early_stop = recompute_context, check, early_stop
+        self.recompute_context, self.check = recompute_context, check
+        self.early_stop = early_stop if _early_stop is None else _early_stop
         self.count = 0  # tensors saved the first time
         self.values = None  # tensors saved the second time
 
@@ -142,10 +143,14 @@ class _Run:
 
     def compute(self):
         self.values = values = {}
-        stop = _early_stop and self.early_stop
+        stop = self.early_stop
 
         def keep(tensor):
-            values[len(values)] = tensor.detach()
+            if len(values) >= self.count:
+                raise CheckpointError(
+                    "torch.utils.checkpoint: trying to save more tensors during recomputation than during the original forward pass."
+                )
+            values[len(values)] = tensor.detach() if tensor.requires_grad else tensor
             if stop and len(values) == self.count:
                 raise _Enough
             return None
@@ -182,6 +187,7 @@ def _checkpoint_by_hooks(function, preserve, context_fn, check, early_stop, args
             context.run = run
     with forward_context, saved_tensors_hooks(run.pack, lambda recorded: recorded.run.unpack(recorded)):
         return function(*args, **kwargs)
+    raise RuntimeError("checkpoint: a context of context_fn suppressed an exception of the function, which must be let pass")
 
 
 # --- some results are kept, the rest is computed again

@@ -200,3 +200,18 @@ def test_whole_operators_in_forward_mode_and_vmap():
     for transform in (lambda f: wisp.func.jvp(f, (x, w), (w, x)), lambda f: wisp.func.vmap(wisp.func.grad(f))(x[:, None], w[:, None])):
         got, want = transform(whole), transform(formula)
         assert all(wisp.allclose(a, b) for a, b in zip(got, want))
+
+
+def test_hooks_of_nodes_run_only_where_the_node_works():
+    a = wisp.tensor(1.0, requires_grad=True)
+    b = a.clone()
+    log = []
+    leaf = b.grad_fn.next_functions[0][0]
+    a.register_hook(lambda g: log.append("tensor"))
+    leaf.register_prehook(lambda grads: log.append("before"))
+    leaf.register_hook(lambda inputs, outputs: log.append([g.item() for g in outputs]))
+    wisp.autograd.grad(b * 3, a, retain_graph=True)
+    assert log == ["tensor"]
+    log.clear()
+    (b * 3).backward()
+    assert log == ["tensor", "before", [3.0]]

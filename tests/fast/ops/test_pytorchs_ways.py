@@ -222,3 +222,19 @@ def test_misfits_are_told_in_pytorchs_words():
         wisp.cat([])
     assert wisp.cat([wisp.zeros(0), wisp.zeros(0)], 1).shape == (0,)
     assert wisp.arange(4).reshape(2, 2).roll(1, dims=None).tolist() == [[3, 0], [1, 2]]
+
+
+def test_deterministic_mode_refuses_what_pytorch_refuses():
+    x, index = wisp.ones(1, 1, 2), wisp.tensor([[[0, 3]]])
+    assert wisp.nn.functional.max_unpool1d(x, index, 2).shape == (1, 1, 4)
+    wisp.use_deterministic_algorithms(True)
+    try:
+        for call in (lambda: wisp.nn.functional.max_unpool1d(x, index, 2), lambda: wisp.zeros(3).put_(wisp.tensor([0]), wisp.ones(1))):
+            with pytest.raises(RuntimeError, match="does not have a deterministic implementation"):
+                call()
+        wisp.use_deterministic_algorithms(True, warn_only=True)
+        with pytest.warns(UserWarning, match="does not have a deterministic implementation"):
+            wisp.zeros(3).put_(wisp.tensor([0]), wisp.ones(1))
+    finally:
+        wisp.use_deterministic_algorithms(False)
+    assert wisp.zeros(3).put_(wisp.tensor([0, 0]), wisp.ones(2), accumulate=True).tolist() == [2.0, 0.0, 0.0]

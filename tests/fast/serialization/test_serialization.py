@@ -437,3 +437,10 @@ def test_what_files_may_reach_and_what_not():
         buffer.seek(0)
         with pytest.raises(pickle.UnpicklingError, match="posix.execv whose module posix is blocked"):
             wisp.load(buffer)
+
+
+def test_one_memory_is_saved_as_one_dtype():
+    z = wisp.ones(3, dtype=wisp.complex64)
+    with pytest.raises(RuntimeError, match="view the same data as different types"):
+        wisp.save([z, z.imag], io.BytesIO())
+    wisp.save([z, z.imag.clone()], io.BytesIO())

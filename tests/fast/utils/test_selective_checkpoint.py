@@ -94,3 +94,30 @@ def test_errors_and_examples():
     with pytest.raises(TypeError, match="function or a list"):
         create_selective_checkpoint_contexts(3)
     assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+
+
+def test_what_a_checkpoint_notices():
+    calls = []
+
+    def changing(x):
+        calls.append(1)
+        return x.sin().exp() if len(calls) == 1 else x.sin().exp().sin()
+
+    x = wisp.ones(2, requires_grad=True)
+    with module.set_checkpoint_early_stop(False):
+        out = checkpoint(changing, x, use_reentrant=False)  # what holds at the call holds in backward
+    with pytest.raises(RuntimeError, match="trying to save more tensors during recomputation"):
+        out.sum().backward()
+
+    class Silent:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *details):
+            return True
+
+    def failing(x):
+        raise ValueError("no")
+
+    with pytest.raises(RuntimeError, match="context_fn suppressed"):
+        checkpoint(failing, x, use_reentrant=False, context_fn=lambda: (Silent(), Silent()))

@@ -2,6 +2,8 @@
 
 import enum
 import sys
+import threading
+import weakref
 
 from wisp._compat.stubs import fill
 from wisp._composites import settings as _settings
@@ -92,7 +94,55 @@ def _set_grad_enabled(mode):
     _core._set_grad_enabled(mode)
 
 
+class _WeakTensorRef:
+    """A reference that does not keep a tensor."""
+
+    def __init__(self, tensor):
+        self._reference = weakref.ref(tensor)
+
+    def expired(self):
+        """Whether the tensor is gone."""
+        return self._reference() is None
+
+    def __call__(self):
+        return self._reference()
+
+
+def is_grad_enabled():
+    """Whether operators are recorded."""
+    from wisp import _core
+
+    return _core.is_grad_enabled()
+
+
+_kept = threading.local()
+
+
+def _stash_obj_in_tls(key, value):
+    """Keep an object for this thread."""
+    vars(_kept)[key] = value
+
+
+def _get_obj_in_tls(key):
+    """What this thread has kept under a name."""
+    return vars(_kept)[key]
+
+
+def _is_key_in_tls(key):
+    """Whether this thread has kept something under a name."""
+    return key in vars(_kept)
+
+
+def _remove_obj_from_tls(key):
+    """Forget what this thread has kept under a name."""
+    vars(_kept).pop(key, None)
+
+
 def __getattr__(name):
+    if name in ("_DisableTorchDispatch", "_disabled_torch_dispatch_impl"):
+        from wisp._tensor import _disabled_torch_dispatch_impl, dispatch
+
+        return _disabled_torch_dispatch_impl if name.startswith("_disabled") else dispatch.no_dispatch
     if name in ("_has_cuda", "has_cuda"):
         import wisp
 

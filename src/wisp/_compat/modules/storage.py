@@ -77,7 +77,7 @@ class _StorageBase:
 
     def resizable(self):
         """Whether `resize_` can change the size: the memory is not a part of another."""
-        return self.nbytes() == self.untyped()._bytes._storage_bytes()
+        return self.nbytes() == self.untyped()._bytes._storage_bytes() and not self.is_shared()
 
     def _tensor_of(self, dtype):
         """What `torch.tensor(storage, dtype=...)` is: a vector on this memory."""

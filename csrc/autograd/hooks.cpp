@@ -112,8 +112,11 @@ Tensor call_unpack_hook(Saved& s, Node& node, bool with_history) {
     if (!with_history) return t;
     Tensor r = alias(t);
     if (s.output >= 0) set_history(r, &node, uint32_t(s.output));
-    else if (s.tensor && s.tensor->requires_grad) return s.tensor;
-    else if (s.tensor && s.tensor->grad_fn) set_history(r, s.tensor->grad_fn, s.tensor->output_number);
+    else if (s.tensor && s.tensor->requires_grad) {
+        if (t.storage() == s.tensor.storage() && t.offset() == s.tensor.offset() && t.strides() == s.tensor.strides()) return s.tensor;
+        GradMode on(true);  // other values than the leaf's, whose gradient is the leaf's
+        record(r, "AliasBackward0", {s.tensor}, {}, [](Backward& bw) { bw.set(0, bw.grad()); });
+    } else if (s.tensor && s.tensor->grad_fn) set_history(r, s.tensor->grad_fn, s.tensor->output_number);
     return r;
 }
 

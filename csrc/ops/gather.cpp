@@ -252,6 +252,10 @@ static void scatter_reduce_gradient(Backward& bw, int64_t dim, How how, bool inc
         to_self = div(mul(g, scatter_reduce(self_safe, dim, index, source, "prod", include_self)), self_safe);
         const Tensor zero = eq(detach(source), Scalar(0));
         const Tensor zeros_there = gather(scatter_add(zeros_like(x), dim, index, to(zero, x.dtype())), dim, index);
+        // With several zeros in one place the gradient is zero as a constant, so that its own gradient would be wrong.
+        if (bw.create_graph && bw.needs(1) && is_nonzero(any(gt(zeros_there, Scalar(1)))))
+            throw RuntimeError(
+                "Double backward is unsupported for src when >1 zeros in src are scattered to the same position in self (prod)");
         const Tensor only = logical_and(zero, eq(zeros_there, Scalar(1)));
         const Tensor without = scatter_reduce(x, dim, index, where(only, Scalar(1), source), "prod", include_self);
         to_source = where(only, gather(mul(g, without), dim, index), div(gather(mul(g, y), dim, index), where(zero, Scalar(1), source)));

@@ -12,7 +12,7 @@ from wisp.overrides import TorchFunctionMode
 from wisp.utils._pytree import tree_leaves, tree_map
 
 __all__ = """
-    CheckpointError CheckpointPolicy DefaultDeviceType SelectiveCheckpointContext checkpoint checkpoint_sequential
+    CheckpointError CheckpointPolicy DefaultDeviceType GraphExecGroup SelectiveCheckpointContext checkpoint checkpoint_sequential
     create_selective_checkpoint_contexts noop_context_fn set_checkpoint_debug_enabled set_checkpoint_early_stop""".split()
 
 _early_stop = None  # what set_checkpoint_early_stop says of the calls inside of it
@@ -51,6 +51,20 @@ def set_checkpoint_debug_enabled(enabled):
         yield
     finally:
         _debug = before
+
+
+class GraphExecGroup:
+    """A context whose backward calls count as one: what one of them computes again serves the others, which must need other tensors."""
+
+    _current = None
+
+    def __enter__(self):
+        if GraphExecGroup._current is not None:
+            raise RuntimeError("GraphExecGroup contexts cannot be nested")
+        GraphExecGroup._current = self
+
+    def __exit__(self, *details):
+        GraphExecGroup._current = None
 
 
 class _RandomState:
@@ -118,14 +132,23 @@ class _Run:
         self.early_stop = early_stop if _early_stop is None else _early_stop
         self.count = 0  # tensors saved the first time
         self.values = None  # tensors saved the second time
+        self.task, self.taken = None, {}  # the backward pass that they were computed for, and which has had each
 
     def pack(self, tensor):
         self.count += 1
         return _Recorded(self, self.count - 1, tensor)
 
     def unpack(self, recorded):
-        if self.values is None or self.values.get(recorded.number) is None:
+        run = wisp._core._current_graph_task_id()
+        task = GraphExecGroup._current or run
+        if self.task == task is GraphExecGroup._current and self.taken.get(recorded.number, run) != run:
+            raise CheckpointError(
+                "torch.utils.checkpoint: Performing two backward calls that overlap (i.e. require the same saved activation in order "
+                "to compute gradients) is not allowed while under the same GraphExecGroup."
+            )
+        if self.values is None or self.task != task or recorded.number not in self.values:
             self.compute()
+            self.task, self.taken = task, {}
         if recorded.number not in self.values:
             raise CheckpointError(
                 "checkpoint: A different number of tensors was saved during the original forward "
@@ -133,6 +156,7 @@ class _Run:
                 f"Number of tensors saved during recomputation: {len(self.values)}."
             )
         value = self.values.pop(recorded.number)
+        self.taken[recorded.number] = run
         if self.check and _describe(value) != recorded.description:
             raise CheckpointError(
                 "checkpoint: Recomputed values for the following tensors have different metadata "

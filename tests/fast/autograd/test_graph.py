@@ -215,3 +215,21 @@ def test_hooks_of_nodes_run_only_where_the_node_works():
     log.clear()
     (b * 3).backward()
     assert log == ["tensor", "before", [3.0]]
+
+
+def test_values_that_hooks_unpack_have_the_history_of_what_was_packed():
+    a = wisp.tensor([1.0, 2.0], requires_grad=True)
+    with wisp.autograd.graph.saved_tensors_hooks(lambda x: 2 * x, lambda x: x):
+        s = (a**3).sum()
+    (g,) = wisp.autograd.grad(s, a, create_graph=True)
+    assert g.tolist() == [12.0, 48.0]
+    g.sum().backward()
+    assert a.grad.tolist() == [12.0, 24.0]
+
+
+def test_a_product_with_several_zeros_has_no_second_derivative():
+    src = wisp.zeros(2, requires_grad=True)
+    y = wisp.scatter_reduce(wisp.ones(1), 0, wisp.tensor([0, 0]), src, "prod")
+    assert wisp.autograd.grad(y, src, retain_graph=True)[0].tolist() == [0.0, 0.0]
+    with pytest.raises(RuntimeError, match="Double backward is unsupported"):
+        wisp.autograd.grad(y, src, create_graph=True)

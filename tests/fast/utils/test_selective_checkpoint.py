@@ -121,3 +121,24 @@ def test_what_a_checkpoint_notices():
 
     with pytest.raises(RuntimeError, match="context_fn suppressed"):
         checkpoint(failing, x, use_reentrant=False, context_fn=lambda: (Silent(), Silent()))
+
+
+def test_a_group_of_backward_calls_computes_again_once():
+    calls = []
+
+    def function(x):
+        calls.append(1)
+        y = x.sin().cos()
+        return y, y.sin().cos()
+
+    x = wisp.randn(3, requires_grad=True)
+    y, z = checkpoint(function, x, use_reentrant=False)
+    with module.GraphExecGroup():
+        (grad,) = wisp.autograd.grad(z.sum(), y)
+        wisp.autograd.grad(y, x, grad)
+    assert len(calls) == 2
+    out = checkpoint(lambda x: x.sin().cos(), x, use_reentrant=False)
+    with module.GraphExecGroup():
+        out.sum().backward(retain_graph=True)
+        with pytest.raises(RuntimeError, match="two backward calls that overlap"):
+            out.sum().backward()

@@ -108,6 +108,20 @@ class _WeakTensorRef:
         return self._reference()
 
 
+def _current_graph_task_id():
+    """The number of the backward pass that runs, or -1."""
+    from wisp import _core
+
+    return _core._current_graph_task_id()
+
+
+def _will_engine_execute_node(node):
+    """Whether the backward pass that runs executes a node."""
+    from wisp import _core
+
+    return _core._will_engine_execute_node(node)
+
+
 def is_grad_enabled():
     """Whether operators are recorded."""
     from wisp import _core

@@ -321,14 +321,16 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype) {
         Tensor t = from_buffer(data);
         return dtype && *dtype != t.dtype() ? to(t, *dtype) : clone(t);
     }
-    if (!PyList_Check(data) && !PyTuple_Check(data) && !is_number(data) && PyObject_HasAttrString(data, "_tensor_of")) {  // a storage
-        Ref kind(dtype_object(dtype.value_or(default_dtype())));
-        Ref shared(PyObject_CallMethod(data, "_tensor_of", "O", kind.get()));
-        return as_tensor(shared.get());
-    }
-    if (!is_sequence(data) && PyObject_HasAttrString(data, "__array__") && !is_number(data)) {
-        Ref array(PyObject_CallMethod(data, "__array__", nullptr));
-        return tensor_from_data(array.get(), dtype);
+    if (!PyList_Check(data) && !PyTuple_Check(data) && !is_number(data)) {
+        if (PyObject_HasAttrString(data, "_tensor_of")) {  // a storage
+            Ref kind(dtype_object(dtype.value_or(default_dtype())));
+            Ref shared(PyObject_CallMethod(data, "_tensor_of", "O", kind.get()));
+            return as_tensor(shared.get());
+        }
+        if (!is_sequence(data) && PyObject_HasAttrString(data, "__array__")) {
+            Ref array(PyObject_CallMethod(data, "__array__", nullptr));
+            return tensor_from_data(array.get(), dtype);
+        }
     }
     if (PyList_Check(data) && PyList_GET_SIZE(data) > 0 && is_plain_array(PyList_GET_ITEM(data, 0)))
         warn(

@@ -4,6 +4,8 @@
 
 namespace wisp {
 
+bool warn_always = false;  // whether warnings that are for once in a program come each time
+
 namespace cpu {
 const char* isa_name();
 std::string built_isas();
@@ -15,6 +17,7 @@ namespace {
 int64_t interop_threads = 1;
 
 const Operators operators = {
+    {"_warn_always(bool on)", [](bool on) { warn_always = on; }, function},
     {"get_num_threads()", []() -> int64_t { return num_threads(); }, function,
      R"(How many threads kernels use.
         >>> wisp.get_num_threads() >= 1

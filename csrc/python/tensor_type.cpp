@@ -19,6 +19,8 @@
 #include "temporary.h"
 
 namespace wisp {
+
+extern bool warn_always;  // settings.cpp
 namespace {
 
 PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
@@ -133,7 +135,17 @@ int truth(PyObject* a) {
         return int(is_nonzero(as_tensor(a)));
     });
 }
+void warn_once(bool& told, const char* text) {
+    if (!told || warn_always) warn(text);
+    told = true;
+}
 void check_one_number(PyObject* a) {
+    if (as_tensor(a).requires_grad()) [[unlikely]] {
+        static bool told = false;
+        warn_once(told,
+                  "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior. Consider using "
+                  "tensor.detach() first.");
+    }
     if (as_tensor(a).numel() == 0) throw ValueError("only one element tensors can be converted to Python scalars");
 }
 PyObject* to_python_float(PyObject* a) {
@@ -441,6 +453,13 @@ PyObject* tensor_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, P
             else throw TypeError("backward(): gradient must be a Tensor or None, got ", Py_TYPE(gradient)->tp_name);
         }
         request.create_graph = truth_of(create);
+        if (request.create_graph) {
+            static bool told = false;
+            warn_once(told,
+                      "Using backward() with create_graph=True will create a reference cycle between the parameter and its gradient which "
+                      "can cause a memory leak. We recommend using autograd.grad when creating the graph to avoid this. If you have to use "
+                      "this function, make sure to reset the .grad fields of your parameters to None after use to break the cycle.");
+        }
         request.retain_graph = retain == Py_None ? request.create_graph : truth_of(retain);
         if (inputs != Py_None) {
             if (is_tensor(inputs)) request.inputs.push_back(as_tensor(inputs));

@@ -101,6 +101,8 @@ def _check_one_order(tensor, formats):
 def dim_order(self, *, ambiguity_check=False):
     """The dimensions from the outermost in memory to the innermost. With `ambiguity_check` (or formats to check for) it must be the only
     such order, or that of exactly one of the formats."""
+    if self.layout is not _core.strided:
+        raise AttributeError(f"Can't get dim order on sparse type: {type(self)}: use Tensor.to_dense() first")
     if ambiguity_check:
         _check_one_order(self, ambiguity_check)
     return tuple(sorted(range(self.dim()), key=lambda d: -self.stride()[d]))

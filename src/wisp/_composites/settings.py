@@ -103,6 +103,7 @@ def set_flush_denormal(mode):
 def set_warn_always(b, /):
     """Whether a warning is shown every time and not only once."""
     _state["warn_always"] = bool(b)
+    _core._operators[""]["_warn_always"](bool(b))
     if b:
         _warnings.simplefilter("always")
 

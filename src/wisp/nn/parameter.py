@@ -15,10 +15,11 @@ def _rebuild_parameter(data, requires_grad, backward_hooks):
 
 class _ParameterMeta(type(wisp.Tensor)):
     # A parameter of a program's own subclass of Tensor is of that class, with a mark.
-    def __instancecheck__(cls, instance):
-        if super().__instancecheck__(instance):
-            return True
-        return cls is Parameter and isinstance(instance, wisp.Tensor) and getattr(instance, "_is_param", False)
+    def __instancecheck__(cls, instance, _is_instance=type.__instancecheck__, _Tensor=wisp.Tensor):
+        kind = type(instance)
+        if kind is _Tensor or not issubclass(kind, _Tensor):
+            return False
+        return _is_instance(cls, instance) or (cls is Parameter and getattr(instance, "_is_param", False))
 
 
 class Parameter(wisp.Tensor, metaclass=_ParameterMeta):

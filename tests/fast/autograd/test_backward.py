@@ -571,3 +571,16 @@ def test_deep_re_entrance():
     x = leaf(1.0)
     Nest.apply(x, 50).sum().backward()
     assert x.grad.tolist() == [51.0]
+
+
+def test_warnings_for_once_in_a_program():
+    wisp.set_warn_always(True)
+    try:
+        x = wisp.ones(1, requires_grad=True)
+        with pytest.warns(UserWarning, match="Using backward\\(\\) with create_graph=True"):
+            (x * x).sum().backward(create_graph=True)
+        x.grad = None
+        with pytest.warns(UserWarning, match="requires_grad=True to a scalar"):
+            float(x)
+    finally:
+        wisp.set_warn_always(False)

@@ -463,5 +463,5 @@ def __getattr__(name):
     if name == "StorageBase":
         return _StorageBase
     if name == "Storage":
-        return LEGACY["FloatStorage"]
+        return LEGACY[TYPE_NAMES[wisp.get_default_dtype()] + "Storage"]
     raise AttributeError(f"module 'wisp.storage' has no attribute {name!r}")

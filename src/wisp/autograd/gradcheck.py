@@ -4,6 +4,8 @@ A complex number counts as two real ones. For each real output and real input th
 (f(x + eps) - f(x - eps)) / (2 eps); the analytical one is made of backward passes, one per real output.
 """
 
+import warnings
+
 import wisp
 from wisp.autograd import forward_ad
 
@@ -97,6 +99,32 @@ def _analytical(y, inputs, allow_unused=True):
     return [wisp.stack(column, 1) if column else None for column in columns]
 
 
+def _old_name(name, grad_out):
+    warnings.warn(
+        f"`{name}` was part of PyTorch's private API and not meant to be exposed. We are deprecating it and it will be removed in a future "
+        "version of PyTorch.",
+        FutureWarning,
+        stacklevel=3,
+    )
+    if grad_out != 1.0:
+        raise ValueError(f"Expected grad_out to be 1.0, but got {grad_out}: {name} knows no other")
+
+
+def get_numerical_jacobian(fn, inputs, target=None, eps=1e-3, grad_out=1.0):
+    """The difference quotients of the first result of `fn(inputs)`, one matrix for each tensor (of `target`, if that is given)."""
+    _old_name("get_numerical_jacobian", grad_out)
+    wanted = _differentiable(_tuple(inputs if target is None else target))
+    return tuple(_numerical(lambda *_: fn(inputs), inputs, x, eps)[0] for x in wanted)
+
+
+def get_analytical_jacobian(inputs, output, nondet_tol=0.0, grad_out=1.0):
+    """The derivatives of a result by backward passes, one matrix for each input; whether a second run gives the same; and twice True."""
+    _old_name("get_analytical_jacobian", grad_out)
+    first, second = (_analytical(output, _differentiable(_tuple(inputs))) for _ in range(2))
+    same = all((a - b).abs().max() <= nondet_tol for a, b in zip(first, second) if a is not None and a.numel())
+    return tuple(first), same, True, True
+
+
 def _fast(func, inputs, outputs, tested, eps, atol, rtol, nondet_tol):
     """Whether numbers u·J·v agree for one random pair of vectors per output and input: two calls and one pass each."""
     for x in tested:
@@ -173,16 +201,18 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, chec
     if not tested:
         raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of them have requires_grad=True.")
     for x in tested:
+        number = next(i for i, value in enumerate(inputs) if value is x)
         if x.dtype not in (wisp.float64, wisp.complex128):
-            import warnings
-
             warnings.warn(
-                "Input requires gradient and is not a double precision floating point or complex. This check "
+                f"Input #{number} requires gradient and is not a double precision floating point or complex. This check "
                 "will likely fail if all the inputs are not of double precision.",
                 stacklevel=3,
             )
         if x.layout is wisp.strided and any(stride == 0 and size > 1 for stride, size in zip(x.stride(), x.shape)):
-            raise RuntimeError("gradcheck: an input has overlapping memory (an expanded tensor); use .contiguous()")
+            raise RuntimeError(
+                f"The {number}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping to be able "
+                "to compute the numerical gradients correctly. You should call .contiguous on the input before passing it to gradcheck."
+            )
     outputs = _outputs(func, inputs)
     if not any(y.requires_grad for y in outputs):
         _check_constant(func, inputs, tested, eps)

@@ -66,7 +66,8 @@ class save_on_cpu(saved_tensors_hooks):
         def pack(tensor):
             if not pin_memory:
                 return tensor.device, tensor.cpu()
-            packed = wisp.empty(tensor.size(), dtype=tensor.dtype, device=tensor.device, layout=tensor.layout, pin_memory=True)
+            pinned = wisp.cuda.is_available() and not tensor.is_sparse
+            packed = wisp.empty(tensor.size(), dtype=tensor.dtype, device="cpu", layout=tensor.layout, pin_memory=pinned)
             packed.copy_(tensor)
             return tensor.device, packed
 

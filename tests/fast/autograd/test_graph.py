@@ -233,3 +233,22 @@ def test_a_product_with_several_zeros_has_no_second_derivative():
     assert wisp.autograd.grad(y, src, retain_graph=True)[0].tolist() == [0.0, 0.0]
     with pytest.raises(RuntimeError, match="Double backward is unsupported"):
         wisp.autograd.grad(y, src, create_graph=True)
+
+
+def test_saved_tensors_in_main_memory_are_pinned_where_they_can_be():
+    x = wisp.tensor([2.0], requires_grad=True)
+    with wisp.autograd.graph.save_on_cpu(pin_memory=True):
+        y = x * x
+    y.backward()
+    assert x.grad.item() == 4.0
+
+
+def test_older_names_of_jacobians():
+    from wisp.autograd.gradcheck import get_analytical_jacobian, get_numerical_jacobian
+
+    a = wisp.rand(2, dtype=wisp.float64, requires_grad=True)
+    with pytest.warns(FutureWarning, match="get_numerical_jacobian"):
+        (numerical,) = get_numerical_jacobian(lambda inputs: (inputs[0] * 3,), (a,), eps=1e-6)
+    with pytest.warns(FutureWarning, match="get_analytical_jacobian"):
+        (analytical,), same, *_ = get_analytical_jacobian((a,), a * 3)
+    assert same and (numerical - analytical).abs().max() < 1e-6 and analytical.tolist() == [[3.0, 0.0], [0.0, 3.0]]

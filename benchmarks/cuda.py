@@ -45,6 +45,7 @@ BOUNDS = {
     "sdpa bf16": 1.1,
     "sdpa bf16 + backward": 1.1,
     "gpt2 124M step": 0.9,
+    "vit-b/16 step": 0.8,
     "gcn 100k step": 1.2,
     "dlrm 26 tables step": 0.6,
     "lstm 512x2 step": 0.9,
@@ -269,6 +270,38 @@ def gpt2_step(t):
     return step
 
 
+def vit_step(t):
+    """ViT-B/16 as PyTorch's encoder on 64 images: dropout 0.1, autocast to bfloat16, fused AdamW."""
+    t.manual_seed(0)
+    nn = t.nn
+
+    class ViT(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.patches = nn.Conv2d(3, 768, 16, 16)
+            self.first, self.places = nn.Parameter(t.zeros(1, 1, 768)), nn.Parameter(t.randn(1, 197, 768) * 0.02)
+            layer = nn.TransformerEncoderLayer(768, 12, 3072, 0.1, "gelu", batch_first=True, norm_first=True)
+            self.encoder = nn.TransformerEncoder(layer, 12, nn.LayerNorm(768), enable_nested_tensor=False)
+            self.dropout, self.head = nn.Dropout(0.1), nn.Linear(768, 1000)
+
+        def forward(self, x):
+            x = self.patches(x).flatten(2).transpose(1, 2)
+            x = t.cat([self.first.expand(len(x), -1, -1), x], 1) + self.places
+            return self.head(self.encoder(self.dropout(x))[:, 0])
+
+    model, x, y = ViT().cuda(), t.randn(64, 3, 224, 224).cuda(), t.randint(0, 1000, (64,)).cuda()
+    optimizer = t.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def step():
+        optimizer.zero_grad()
+        with t.autocast("cuda", dtype=t.bfloat16):
+            loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
 def gcn_step(t):
     """Two layers of graph convolution: 100,000 nodes, a million random edges, 128 features."""
     t.manual_seed(0)
@@ -402,6 +435,7 @@ if __name__ == "__main__":
     compare("resnet50 step bf16", resnet_step(False), 10, True)
     compare("resnet50 step autocast", resnet_step(True), 10, True)
     compare("gpt2 124M step", gpt2_step, 10, True)
+    compare("vit-b/16 step", vit_step, 10, True)
     compare("gcn 100k step", gcn_step, 20)
     compare("dlrm 26 tables step", dlrm_step, 20)
     compare("lstm 512x2 step", lstm_step, 10)

@@ -622,6 +622,6 @@ void bias_grad(DType d, const ConvShape& s, const void* grad, void* out) {
 }  // namespace
 
 extern const ConvKernels conv_table;
-const ConvKernels conv_table = {&product, &bias_grad, nullptr, false, true};
+const ConvKernels conv_table = {&product, &bias_grad, nullptr, false};
 
 }  // namespace wisp::cpu::WISP_ISA

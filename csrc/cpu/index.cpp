@@ -310,7 +310,7 @@ template <class F> void each_row(const int64_t* sizes, int ndim, int dim, const 
 }
 
 void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes,
-            int ndim, int dim, int64_t item, int64_t, const char*) {
+            int ndim, int dim, int64_t item, int64_t size, bool wrap, const char*) {
     int64_t packed[max_dims], placed[max_dims];
     contiguous_strides(Slice{ndim, sizes, nullptr}, packed);
     for (int k = 0; k < ndim; k++) placed[k] = k == dim ? 0 : in_strides[k];
@@ -323,7 +323,9 @@ void gather(void* out, const void* in, const int64_t* in_strides, const int64_t*
             T* __restrict d = static_cast<T*>(out) + o;
             const T* __restrict s = static_cast<const T*>(in) + i;
             const int64_t* __restrict at = index + x;
-            if (ss == 0 && along == 1 && is == 1)
+            if (wrap)
+                for (int64_t j = 0; j < inner; j++) d[j] = s[(at[j * is] < 0 ? at[j * is] + size : at[j * is]) * along + j * ss];
+            else if (ss == 0 && along == 1 && is == 1)
                 for (int64_t j = 0; j < inner; j++) d[j] = s[at[j]];
             else
                 for (int64_t j = 0; j < inner; j++) d[j] = s[at[j * is] * along + j * ss];

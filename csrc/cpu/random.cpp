@@ -270,8 +270,8 @@ bool within(const double* values, int64_t n, double low, double high) {
     return all;
 }
 
-Weights weighted(int64_t* out, double* keys, const double* weights, const double* uniform, int64_t rows, int64_t categories,
-                 int64_t draws) {
+Weights weighted(int64_t* out, double* keys, const double* weights, const double* uniform, int64_t rows, int64_t categories, int64_t draws,
+                 const char*, const char*) {
     for (int64_t r = 0; r < rows; r++, weights += categories, keys += categories, uniform += draws) {
         double total = 0;
         int64_t last = 0;  // that can be drawn
@@ -303,6 +303,6 @@ Weights weighted(int64_t* out, double* keys, const double* weights, const double
 
 extern const RandomKernels random_table = {&uniform_f32, &uniform_f64, &normal_f32,      &normal_f64,   &bits32,  &bits64,
                                            &integers,    &bernoulli,   &exponential_f32, &bernoulli_of, &poisson, nullptr,
-                                           &binomial,    &transform,   nullptr,          &within,       &weighted};
+                                           nullptr,      &binomial,    &transform,       nullptr,       &within,  &weighted};
 
 }  // namespace wisp::cpu::WISP_ISA

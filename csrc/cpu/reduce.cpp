@@ -545,6 +545,12 @@ DType compute_type(Reduction kind, const ReduceArguments& a) {
 }
 
 void reduce_any(Reduction kind, const ReduceArguments& a) {
+    if (kind == Reduction::extremes) {
+        ReduceArguments largest = a;
+        largest.out = a.mean;
+        reduce_any(Reduction::min, a);
+        return reduce_any(Reduction::max, largest);
+    }
     const DType compute = compute_type(kind, a);
     if (kind == Reduction::sum && a.in_dtype == DType::f32 && a.out_dtype == DType::f32 && a.ndim == 1 && a.reduced == 1 &&
         a.strides[0] == 1 && a.sizes[0] <= stretch) {  // the usual small sum

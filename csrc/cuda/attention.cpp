@@ -4,6 +4,7 @@
 
 #include "../kernels/attention.h"
 #include "../core/errors.h"
+#include "attention.h"
 #include "pointwise.h"
 #include "random.h"
 #include "runtime.h"
@@ -215,6 +216,7 @@ bool has_tiles(const AttentionArgs& a, bool backward) {
 }
 
 void forward(const AttentionArgs& given, const AttentionTensor& given_out, void* logsumexp) {
+    if (library_attention(given, given_out, logsumexp)) return;
     const bool rows = heads_are_rows(given);
     const AttentionArgs a = rows ? heads_as_rows(given) : given;
     Arguments x = arguments_of(a, rows ? heads_as_rows(given_out, a.queries) : given_out, logsumexp);

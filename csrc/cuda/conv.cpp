@@ -1,7 +1,4 @@
 // Convolution by cuDNN's graphs. The plan of a shape is made once and kept.
-//
-// A graph of one operation is described by "descriptors", objects with numbered attributes; cuDNN then lists engines for
-// it, the most promising first. The numbers below are those of cudnn_graph.h, which have not changed since version 8.
 #include "conv.h"
 
 #include <unordered_map>
@@ -9,6 +6,7 @@
 
 #include "../core/device.h"
 #include "../core/errors.h"
+#include "cudnn.h"
 #include "plan_key.h"
 #include "pointwise.h"
 #include "runtime.h"
@@ -19,118 +17,10 @@ ConvSettings conv_settings;
 
 namespace {
 
-// X(name in the table, symbol, parameters)
-#define WISP_CUDNN(X)                                                                                           \
-    X(create, cudnnCreate, (Handle*))                                                                           \
-    X(set_stream, cudnnSetStream, (Handle, Handle))                                                             \
-    X(make, cudnnBackendCreateDescriptor, (int kind, Handle*))                                                  \
-    X(destroy, cudnnBackendDestroyDescriptor, (Handle))                                                         \
-    X(set, cudnnBackendSetAttribute, (Handle, int name, int type, int64_t count, const void* values))           \
-    X(get, cudnnBackendGetAttribute, (Handle, int name, int type, int64_t asked, int64_t* count, void* values)) \
-    X(finalize, cudnnBackendFinalize, (Handle))                                                                 \
-    X(execute, cudnnBackendExecute, (Handle, Handle plan, Handle pack))                                         \
-    X(version, cudnnGetVersion, ())
-
-struct Cudnn {
-    WISP_CUDNN(WISP_FIELD)
-};
-
-const Cudnn& cudnn() {
-    static const Cudnn table =
-        open_table<Cudnn>({"cuDNN 9", "convolution on the GPU needs", "cudnn", {"libcudnn.so.9"}}, {WISP_CUDNN(WISP_SYMBOL)});
-    return table;
-}
-
-void must(Result r, const char* what) {
-    if (r != 0) throw RuntimeError("cuDNN error ", r, " (", what, ")");
-}
-
-Handle handle(int device) {
-    static Handle handles[64] = {}, streams[64] = {};
-    if (!handles[device]) must(cudnn().create(&handles[device]), "starting");
-    before_work();
-    const Handle stream = current_stream();
-    if (stream != streams[device]) {
-        must(cudnn().set_stream(handles[device], stream), "choosing the stream");
-        streams[device] = stream;
-    }
-    return handles[device];
-}
-
-enum Kind {
-    convolution_kind = 1,
-    engine_kind,
-    configuration_kind,
-    heuristic_kind,
-    plan_kind,
-    forward_kind = 10,
-    weight_kind,
-    input_kind,
-    graph_kind = 15,
-    pack_kind,
-    tensor_kind
-};
-enum Type {
-    type_handle,
-    type_dtype,
-    type_boolean,
-    type_integer,
-    type_float,
-    type_double,
-    type_pointer,
-    type_mode,
-    type_heuristic,
-    type_note = 11,
-    type_descriptor = 15
-};
-enum Mode { fallback_mode = 2, best_mode = 3 };
-enum Note { tensor_cores, down_convert, reduced_reduction, fourier, nondeterministic };
-
-struct Attribute {
-    int name, type;
-    int64_t count;
-    const void* values;
-};
-
-// A descriptor with these attributes; null if cuDNN will not have it.
-Handle describe(int kind, std::initializer_list<Attribute> attributes) {
-    const Cudnn& c = cudnn();
-    Handle d = nullptr;
-    must(c.make(kind, &d), "making a descriptor");
-    Result r = 0;
-    for (const Attribute& a : attributes)
-        if (r == 0) r = c.set(d, a.name, a.type, a.count, a.values);
-    if (r == 0) r = c.finalize(d);
-    if (r == 0) return d;
-    c.destroy(d);
-    return nullptr;
-}
-Handle describe_surely(const char* what, int kind, std::initializer_list<Attribute> attributes) {
-    const Handle d = describe(kind, attributes);
-    if (!d) throw RuntimeError("cuDNN does not accept ", what, " of this convolution");
-    return d;
-}
-
 struct Key {
     ConvShape shape;
     int32_t product, dtype, device, channels_last, alignment, benchmark, deterministic, tf32;
 };
-struct EnginePlan {
-    Handle plan = nullptr;
-    int64_t workspace = 0;
-};
-constexpr int64_t most_workspace = int64_t(4) << 30;
-
-int data_type(DType d) {
-    switch (d) {
-    case DType::f32: return 0;
-    case DType::f64: return 1;
-    case DType::f16: return 2;
-    case DType::bf16: return 9;
-    default: throw RuntimeError("convolution on cuda is not implemented for '", name_of(d), "'");
-    }
-}
-
 Handle tensor(int64_t name, const Key& key, int64_t outer, int64_t channels, const int64_t* spatial, int dims) {
     int64_t sizes[5] = {outer, channels}, strides[5];
     for (int i = 0; i < dims; i++) sizes[2 + i] = spatial[3 - dims + i];
@@ -202,31 +92,17 @@ Handle graph_of(const Key& key, Handle cudnn_handle) {
 
 // Whether the settings rule out what an engine does.
 bool ruled_out(const Key& key, Handle configuration) {
-    const Cudnn& c = cudnn();
-    Handle engine = nullptr;
-    must(c.make(engine_kind, &engine), "making a descriptor");
-    int64_t count = 0, notes_count = 0;
-    int notes[32];
-    if (c.get(configuration, 300, type_descriptor, 1, &count, &engine) == 0) c.get(engine, 1303, type_note, 32, &notes_count, notes);
-    c.destroy(engine);
     const bool single = DType(key.dtype) == DType::f32;
-    for (int64_t i = 0; i < notes_count && i < 32; i++)
-        if ((notes[i] == nondeterministic && key.deterministic) || (single && notes[i] == down_convert) ||
-            (single && !key.tf32 && notes[i] == tensor_cores))
+    for (int note : notes_of(configuration))
+        if ((note == nondeterministic && key.deterministic) || (single && note == down_convert) ||
+            (single && !key.tf32 && note == tensor_cores))
             return true;
     return false;
 }
 
 void run_engine(const EnginePlan& p, Handle cudnn_handle, const void* const* pointers) {
-    const Cudnn& c = cudnn();
     const int64_t names[3] = {0, 1, 2};
-    Scratch workspace(size_t(std::max<int64_t>(p.workspace, 1)));
-    const void* memory = workspace.data();
-    const Handle pack = describe_surely(
-        "the pointers", pack_kind, {{1000, type_integer, 3, names}, {1001, type_pointer, 3, pointers}, {1003, type_pointer, 1, &memory}});
-    const Result r = c.execute(cudnn_handle, p.plan, pack);
-    c.destroy(pack);
-    must(r, "a convolution");
+    execute(p, cudnn_handle, names, pointers, 3);
 }
 
 float time_of(const EnginePlan& p, Handle cudnn_handle, const void* const* pointers) {
@@ -255,24 +131,10 @@ EnginePlan make_plan(const Key& key, Handle cudnn_handle, const void* const* poi
     float best_time = 1e30f;
     int tried = 0;
     for (int mode : {int(best_mode), int(fallback_mode)}) {
-        const Handle heuristic = describe(heuristic_kind, {{200, type_heuristic, 1, &mode}, {201, type_descriptor, 1, &graph}});
-        if (!heuristic) continue;
-        int64_t count = 0;
-        if (c.get(heuristic, 202, type_descriptor, 0, &count, nullptr) != 0) count = 0;
-        std::vector<Handle> configurations(static_cast<size_t>(count));
-        for (Handle& h : configurations) must(c.make(configuration_kind, &h), "making a descriptor");
-        int64_t given = 0;
-        if (count) c.get(heuristic, 202, type_descriptor, count, &given, configurations.data());
-        for (int64_t i = 0; i < given; i++) {
-            if (ruled_out(key, configurations[i])) continue;
-            EnginePlan p;
-            p.plan = describe(plan_kind, {{400, type_handle, 1, &cudnn_handle}, {401, type_descriptor, 1, &configurations[i]}});
+        for (Handle configuration : configurations_of(graph, mode)) {
+            if (ruled_out(key, configuration)) continue;
+            EnginePlan p = plan_of(configuration, cudnn_handle);
             if (!p.plan) continue;
-            int64_t one = 0;
-            if (c.get(p.plan, 402, type_integer, 1, &one, &p.workspace) != 0 || p.workspace > most_workspace) {
-                c.destroy(p.plan);
-                continue;
-            }
             if (!key.benchmark) return p;
             const float time = time_of(p, cudnn_handle, pointers);
             if (time < best_time) {
@@ -308,7 +170,7 @@ void convolve(ConvProduct product, DType dtype, const ConvShape& shape, bool cha
     key.deterministic = conv_settings.deterministic;
     key.tf32 = conv_settings.tf32;
     static std::unordered_map<Key, EnginePlan, HashBytes<Key>, SameBytes<Key>> plans;
-    const Handle h = handle(key.device);
+    const Handle h = cudnn_handle_of(key.device);
     auto it = plans.find(key);
     if (it == plans.end()) it = plans.emplace(key, make_plan(key, h, pointers)).first;
     Timed timed(product == ConvProduct::output  ? "cuDNN convolution"
@@ -362,6 +224,7 @@ void multiply(ConvProduct product, DType dtype, const ConvShape& s, bool channel
         if (bias) add_bias(dtype, result, bias, out);
         return;
     }
+    if (dtype == DType::i64) return integer_convolve(product, s, a, b, bias, out);
     // cuDNN takes the same padding on both sides: what is left over is added to the input, or cut from it.
     ConvShape even = s;
     int64_t before[3] = {}, back[3] = {};
@@ -387,7 +250,9 @@ void multiply(ConvProduct product, DType dtype, const ConvShape& s, bool channel
         }
         return;
     }
-    if (!channels_last && small_convolve(product, dtype, s, a, b, bias, out)) return;
+    if (!channels_last && (small_convolve(product, dtype, s, a, b, bias, out) || depthwise_convolve(product, dtype, s, a, b, bias, out) ||
+                           patch_convolve(product, dtype, s, a, b, bias, out)))
+        return;
     convolve(product, dtype, s, channels_last, a, b, out);
     if (bias) add_bias(dtype, result, bias, out);
 }
@@ -398,7 +263,7 @@ bool gradients(const ConvShape& s, const void* input, const void* grad, void* we
 
 }  // namespace
 
-const ConvKernels conv = {multiply, nullptr, gradients, true, false};
+const ConvKernels conv = {multiply, nullptr, gradients, true};
 
 int64_t cudnn_version() {
     try {

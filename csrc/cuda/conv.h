@@ -17,5 +17,10 @@ int64_t cudnn_version();  // 91002; 0 where there is none
 // False: nothing was done.
 bool small_convolve(ConvProduct product, DType dtype, const ConvShape& shape, const void* a, const void* b, const void* bias, void* out);
 bool small_conv_gradients(DType dtype, const ConvShape& shape, const void* input, const void* grad, void* weight_grad, void* bias_grad);
+// A kernel of 5 or 7 for each channel, and half-precision patches side by side (depthwise.cpp). False: nothing was done.
+bool depthwise_convolve(ConvProduct product, DType dtype, const ConvShape& shape, const void* a, const void* b, const void* bias,
+                        void* out);
+bool patch_convolve(ConvProduct product, DType dtype, const ConvShape& shape, const void* a, const void* b, const void* bias, void* out);
+void integer_convolve(ConvProduct product, const ConvShape& shape, const void* a, const void* b, const void* bias, void* out);  // int64
 
 }  // namespace wisp::cuda

@@ -24,12 +24,13 @@ template <class Tag> Kernel* typed(const char* name, DType d) {
 // Elements that a thread writes at once, if rows have `n` of them.
 int together(DType d, int64_t n, const void* out) {
     const int64_t item = item_size(d);
-    const int count = item <= 4 ? 4 : item == 8 ? 2 : 1;
-    return n % count == 0 && uintptr_t(out) % uintptr_t(count * item) == 0 ? count : 1;
+    int count = item <= 4 ? 4 : item == 8 ? 2 : 1;
+    while (count > 1 && (n % count != 0 || uintptr_t(out) % uintptr_t(count * item) != 0)) count /= 2;
+    return count;
 }
 template <class Tag> Kernel* sized(const char* name, DType d, int count) {
-    static Instances<34> instances(file);
-    return instances(int(item_size(d)) * 2 + (count > 1), [&] { return str(name, "<", item_size(d), ", ", count, ">"); });
+    static Instances<17 * 5> instances(file);
+    return instances(int(item_size(d)) * 5 + count, [&] { return str(name, "<", item_size(d), ", ", count, ">"); });
 }
 
 // A table made on the host, in the memory of the device. Tables are kept: the same shapes come again, and a graph that
@@ -92,7 +93,10 @@ struct Lists {
 void gather(DType d, const ImageMap& m, const void* input, void* output) {
     const int64_t n = m.planes * volume(m.out);
     const int count = together(d, m.out[2], output);
-    if (n) launch_with(sized<struct Gather>("image_gather", d, count), threads(n / count), {256}, 0, m, input, output, n);
+    static Instances<17 * 5 * 8> instances(file);
+    Kernel* kernel = instances((int(item_size(d)) * 5 + count) * 8 + int(m.kind),
+                               [&] { return str("image_gather<", item_size(d), ", ", count, ", ", int(m.kind), ">"); });
+    if (n) launch_with(kernel, threads(n / count), {256}, 0, m, input, output, n);
 }
 
 void gather_grad(DType d, const ImageMap& m, const void* grad, void* input_grad) {
@@ -155,12 +159,18 @@ void fold(DType d, const ImageWindows& w, const void* columns, void* output) {
     if (n) launch_with(typed<struct Fold>("image_fold", d), threads(n), {256}, 0, w, columns, output, n);
 }
 
+// Whether points have four corners in a plane that has fewer than 2^31 places, and can be read as pairs.
+bool is_plane(const GridSample& g, DType d, const void* grid) {
+    return g.dims == 2 && uintptr_t(grid) % uintptr_t(2 * item_size(d)) == 0 && g.interpolation == GridInterpolation::bilinear &&
+           volume(g.in) < (int64_t(1) << 31);
+}
+
 void grid_sample(DType d, const GridSample& g, const void* input, const void* grid, void* output) {
     const int64_t n = g.batch * volume(g.out);
     if (n * g.channels == 0) return;
     const int64_t share = std::max<int64_t>(8, (g.channels + 1023) / 1024);
-    launch_with(typed<struct Sample>("grid_sample", d), {threads(n).x, unsigned((g.channels + share - 1) / share)}, {256}, 0, g, input,
-                grid, output, n, share);
+    launch_with(is_plane(g, d, grid) ? typed<struct SamplePlane>("grid_sample_plane", d) : typed<struct Sample>("grid_sample", d),
+                {threads(n).x, unsigned((g.channels + share - 1) / share)}, {256}, 0, g, input, grid, output, n, share);
 }
 
 void grid_sample_grad(DType d, const GridSample& g, const void* grad, const void* input, const void* grid, void* input_grad,
@@ -169,6 +179,18 @@ void grid_sample_grad(DType d, const GridSample& g, const void* grad, const void
     const int taps = g.interpolation == GridInterpolation::nearest ? 1 : g.interpolation == GridInterpolation::bicubic ? 16 : 1 << g.dims;
     if (input_grad) fill_zero(input_grad, size_t(g.batch * g.channels * in_size * item_size(d)));
     if (n * g.channels == 0) return;
+    if (input_grad && d == DType::f32 && is_plane(g, d, grid) && uintptr_t(grid_grad) % 8 == 0) {
+        const int64_t places = g.batch * g.channels * in_size;
+        const int bits = bits_of_largest(4 * n);
+        Scratch memory(size_t(places * 12));
+        fill_zero(memory.data(), size_t(places * 12));
+        auto* sums = memory.as<unsigned long long>();
+        auto* exponents = reinterpret_cast<unsigned*>(sums + places);
+        static Kernel* const kernels[2] = {find_kernel(file, "grid_sample_plane_grad<false>"),
+                                           find_kernel(file, "grid_sample_plane_grad<true>")};
+        for (Kernel* kernel : kernels) launch_with(kernel, threads(n), {256}, 0, g, grad, input, grid, grid_grad, exponents, sums, n, bits);
+        return add_fixed_sums(static_cast<float*>(input_grad), exponents, sums, places, bits);
+    }
     Kernel* points = typed<struct Points>("grid_sample_points", d);
     if (!input_grad) {
         launch_with(points, threads(n), {256}, 0, g, grad, input, grid, grid_grad, static_cast<uint64_t*>(nullptr),

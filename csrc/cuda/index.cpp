@@ -56,7 +56,7 @@ void take(void* out, int64_t out_step, const int64_t* out_strides, const void* i
     const int64_t count = slice_shape(s, slice, out_strides, slice.strides);
     const int turned = out_step == 1 && count > 1;
     if (n > 0 && count > 0)
-        launch_with(sized<2>("take", item), threads(n * count), {256}, 0, out, out_step, in, at, n, count,
+        launch_with(sized<2>("take", item), {unsigned((n * count + 1023) / 1024)}, {256}, 0, out, out_step, in, at, n, count,
                     divider_below(n * count, turned ? n : count), turned, s);
 }
 
@@ -65,16 +65,31 @@ void put(Scatter how, void* out, DType dtype, const int64_t* at, int64_t n, cons
     Shape s;
     const int64_t count = slice_shape(s, slice, slice.strides, value_strides);
     if (n * count == 0) return;
+    const bool dense = s.dims == 1 && s.a[0] == 1;  // slices of neighbours, which are told apart by their offsets over their length
     if (const int64_t item = item_size(dtype); how == Scatter::set && n < (int64_t(1) << 32) - 1) {  // the last of each place stays
-        Scratch last(n > 1 ? size_t(span * 4) : 0);
-        if (n > 1) {
-            fill_zero(last.data(), size_t(span * 4));
-            launch_with(plain<7>(file, "last_slices"), threads(n), {256}, 0, at, last.data(), n);
+        const int64_t unit = dense ? count : 1;
+        const size_t bytes = n > 1 ? size_t((span / unit + 1) * 4) : 0;  // one is the last
+        Scratch last(bytes);
+        if (bytes) {
+            fill_zero(last.data(), bytes);
+            launch_with(plain<7>(file, "last_slices"), threads(n), {256}, 0, at, last.data(), n, unit);
         }
-        launch_with(sized<8>("put_last", item), threads(n * count), {256}, 0, out, at, last.data(), n, count, values, value_step,
-                    divider_below(n * count, count), s);
+        int64_t cell = item;  // neighbours that are moved at once
+        while (dense && s.b[0] == 1 && cell < 16 && count * item % (2 * cell) == 0 && value_step * item % (2 * cell) == 0 &&
+               uintptr_t(values) % uintptr_t(2 * cell) == 0)
+            cell *= 2;
+        const int64_t each = cell / item, cells = count / each;
+        Shape cell_shape;
+        if (each > 1) cell_shape.add(cells, 1, 1, 0);
+        static Instances<17 * 17> instances(file);
+        launch_with(instances(int(cell * 17 + item), [&] { return str("put_last<", cell, ", ", item, ">"); }), threads(n * cells), {256}, 0,
+                    out, at, last.data(), n, cells, values, value_step / each, divider_below(n * cells, cells), each > 1 ? cell_shape : s,
+                    unit);
         return;
     }
+    if (how == Scatter::add && dtype == DType::f32 && dense && s.b[0] == 1 &&
+        add_rows(static_cast<float*>(out), at, n, 1, 1, span, static_cast<const float*>(values), value_step, count, "", nullptr))
+        return;
     Pairs pairs(n);
     launch_with(plain<6>(file, "as_places"), threads(n), {256}, 0, at, pairs.k, n, span);
     pairs.sort(Pairs::bits_for(span + 1));
@@ -83,19 +98,26 @@ void put(Scatter how, void* out, DType dtype, const int64_t* at, int64_t n, cons
 }
 
 void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes,
-            int ndim, int dim, int64_t item, int64_t size, const char* name) {
+            int ndim, int dim, int64_t item, int64_t size, bool wrap, const char* name) {
     Shape s;
     int64_t n = 1;
     for (int d = ndim - 1; d >= 0; d--) {
         n *= sizes[d];
         s.add(sizes[d], d == dim ? 0 : in_strides[d], index_strides[d], 0);
     }
-    if (n) launch_with(sized<3>("gather", item), threads(n), {256}, 0, out, in, index, n, in_strides[dim], size, name, report_cell(), s);
+    if (n)
+        launch_with(sized<3>("gather", item), {unsigned((n + 1023) / 1024)}, {256}, 0, out, in, index, n, in_strides[dim], size, int(wrap),
+                    name, report_cell(), s);
 }
 
 void triangle(void* out, const void* in, int64_t batch, int64_t rows, int64_t columns, int64_t diagonal, bool upper, int64_t item) {
     const int64_t n = batch * rows * columns;
-    if (n) launch_with(sized<6>("triangle", item), threads(n), {256}, 0, out, in, n, rows, columns, diagonal, int(upper));
+    if (n == 0) return;
+    int64_t each = item < 16 ? 16 / item : 1;  // neighbours of a row that a thread moves
+    if (columns % each != 0 || (uintptr_t(out) | uintptr_t(in)) % 16 != 0) each = 1;
+    static Instances<2 * 17> instances(file);
+    launch_with(instances(int(item * 2 + (each > 1)), [&] { return str("triangle<", item, ", ", each, ">"); }), threads(n / each), {256}, 0,
+                out, in, n / each, rows, columns / each, diagonal, int(upper));
 }
 
 // --- embedding

@@ -48,13 +48,15 @@ struct RowCall {
 
 enum class Form { strided, flat, list };
 
-uint64_t key_of(const RowCall& c, Form form, int vector) {
+// `units`: how many vectors a thread takes.
+uint64_t key_of(const RowCall& c, Form form, int vector, int units) {
     Key key;
     key.add(uint64_t(c.row), 9);
     key.add(uint64_t(c.which), 2);
     key.add(uint64_t(c.compute), 4);
     key.add(uint64_t(form), 2);
     key.add(uint64_t(vector), 5);
+    key.add(uint64_t(units), 3);
     for (int k = 0; k < max_operands; k++) {
         const bool there = k < c.count && (c.operands[k].data || c.operands[k].number);
         key.add(!there ? operand_absent : c.operands[k].number ? operand_number : uint64_t(c.operands[k].dtype), 5);
@@ -62,24 +64,23 @@ uint64_t key_of(const RowCall& c, Form form, int vector) {
     return key.bits;
 }
 
-Kernel* kernel_for(const RowCall& c, Form form, int vector) {
+Kernel* kernel_for(const RowCall& c, Form form, int vector, int units) {
     static std::unordered_map<uint64_t, Kernel*> known;
-    Kernel*& kernel = known[key_of(c, form, vector)];
+    Kernel*& kernel = known[key_of(c, form, vector, units)];
     if (kernel) return kernel;
     static constexpr const char* forms[] = {"pointwise_strided<", "pointwise_flat<", "pointwise_list<"};
     std::string name = str(forms[int(form)], row_text(c.row), ", ", c.which, ", ", type_text(c.compute), ", ", vector);
-    if (form == Form::flat) name += vector > 1 ? ", 2" : ", 1";
+    if (form != Form::list) name += str(", ", units);
     for (int k = 0; k < c.count; k++)
         name += std::string(", ") + (c.operands[k].number ? "Number" : c.operands[k].data ? type_text(c.operands[k].dtype) : "Absent");
     return kernel = find_kernel("cuda/kernels/pointwise.cuh", name + ">");
 }
 
-// The loops of a call, and which of the tensors' dimensions is the outermost.
+// The loops of a call.
 struct Loops : MergedDims<max_operands> {
-    int outermost;
     Loops(const RowCall& c, const Dims& shape) {
         auto stride = [&](int k, int d) { return c.operands[k].strides ? c.operands[k].strides[d] : 0; };
-        outermost = add_sorted(shape.data(), int(std::min<int64_t>(shape.size(), most)), stride, c.count);
+        add_sorted(shape.data(), int(std::min<int64_t>(shape.size(), most)), stride, c.count);
         at_least_one(c.count);
     }
 };
@@ -101,7 +102,25 @@ void launch_by_index(const RowCall& c, const Loops& m) {
     }
 }
 
-// More elements than the 32 bits of a kernel's indices: the two halves of a dimension, one after the other.
+// The dimension along which an operand reaches farthest, and how many bytes that is.
+int farthest(const RowCall& c, const Dims& sizes, int64_t& bytes) {
+    int dim = 0;
+    int64_t most = -1;
+    bytes = 0;
+    for (int k = 0; k < c.count; k++) {
+        if (!c.operands[k].strides) continue;
+        int64_t reach = 0;
+        for (int64_t d = 0; d < sizes.size(); d++) {
+            const int64_t along = (sizes[d] - 1) * std::abs(c.operands[k].strides[d]) * item_size(c.operands[k].dtype);
+            reach += along;
+            if (along > most) most = along, dim = int(d);
+        }
+        bytes = std::max(bytes, reach);
+    }
+    return dim;
+}
+
+// More than the 31 bits of a kernel's offsets: the two halves of a dimension, one after the other.
 void launch_halves(const RowCall& c, const Dims& sizes, int dim) {
     Operand parts[max_operands];
     RowCall half = c;
@@ -158,7 +177,7 @@ PointwiseShape shape_of(const RowCall& c, const Loops& m, int vector, unsigned s
         const int from = m.ndim - 1 - d;
         s.sizes[d] = divider(uint32_t(d == 0 ? m.sizes[from] / vector : m.sizes[from]));
         for (int k = 0; k < c.count; k++)
-            s.strides[k][d] = c.operands[k].strides ? m.strides[k][from] * item_size(c.operands[k].dtype) * (d == 0 ? vector : 1) : 0;
+            s.strides[k][d] = c.operands[k].strides ? int(m.strides[k][from] * item_size(c.operands[k].dtype) * (d == 0 ? vector : 1)) : 0;
     }
     return s;
 }
@@ -198,13 +217,13 @@ bool same_numbers(const RowCall& c) {
 }
 
 void let_wait(const RowCall& c, int vector, int64_t n) {
-    const uint64_t key = key_of(c, Form::list, vector);
+    const uint64_t key = key_of(c, Form::list, vector, 4);
     PointwiseList& list = waiting->list;
     if (launches_wait && (key != waiting->key || !(waiting->device == current_device()) || list.count == list_length || !same_numbers(c) ||
                           touches_waiting(c, n)))
         launch_waiting();
     if (!launches_wait) {
-        waiting->kernel = kernel_for(c, Form::list, vector);
+        waiting->kernel = kernel_for(c, Form::list, vector, 4);
         waiting->key = key, waiting->device = current_device();
         list.count = list.first_block[0] = 0;
         std::memset(static_cast<void*>(list.params), 0, sizeof list.params);
@@ -232,19 +251,20 @@ void launch_row(const RowCall& c, const Dims& sizes) {
     if (waiting && waiting->depth > 0 && flat && c.count <= list_operands && n < (int64_t(1) << 31)) return let_wait(c, vector, n);
     PointwiseArguments a{};  // what is not set must be the same each time: see replay.cpp
     a.n = flat ? n : n / vector;
-    if (!flat && a.n >= (int64_t(1) << 31)) return launch_halves(c, sizes, m.outermost);
+    if (!flat)
+        if (int64_t bytes, dim = farthest(c, sizes, bytes); bytes >= (int64_t(1) << 31)) return launch_halves(c, sizes, int(dim));
     if (c.params) std::memcpy(a.params, c.params, sizeof a.params);
     for (int k = 0; k < c.count; k++) {
         a.data[k] = c.operands[k].data;
         if (c.operands[k].number) std::memcpy(a.numbers[k], c.operands[k].number, 16);
     }
-    Kernel* kernel = kernel_for(c, flat ? Form::flat : Form::strided, vector);
     if (flat) {
-        const int64_t units = std::max<int64_t>(n / vector, 1), per_block = vector > 1 ? 512 : 256;
-        launch_with(kernel, {unsigned((units + per_block - 1) / per_block)}, {256}, 0, a);
+        const int64_t units = std::max<int64_t>(n / vector, 1), each = vector > 1 ? 2 : 1;
+        launch_with(kernel_for(c, Form::flat, vector, int(each)), {unsigned((units + 256 * each - 1) / (256 * each))}, {256}, 0, a);
     } else {
-        const unsigned blocks = unsigned(std::min<int64_t>((a.n + 255) / 256, int64_t(1) << 30));
-        launch_with(kernel, {blocks}, {256}, 0, a, shape_of(c, m, vector, spread));
+        const int64_t each = a.n < (1 << 18) ? 1 : vector > 1 ? 2 : 4;  // little work is spread over more threads
+        launch_with(kernel_for(c, Form::strided, vector, int(each)), {unsigned((a.n + 256 * each - 1) / (256 * each))}, {256}, 0, a,
+                    shape_of(c, m, vector, spread));
     }
 }
 

@@ -1,4 +1,6 @@
 // Launches the kernels of random numbers and dropout.
+#include <algorithm>
+
 #include "../kernels/dropout.h"
 #include "../kernels/random.h"
 #include "../core/errors.h"
@@ -82,6 +84,29 @@ bool race(DType d, double* out, const void* probability, int64_t n, RandomStream
     return from_values("random_race", d, 2, out, probability, n, s, message);
 }
 
+void race_winners(DType d, int64_t* winners, const void* probability, int64_t rows, int64_t categories, RandomStream s, const char* wrong,
+                  const char* nothing) {
+    if (rows == 0) return;
+    const int64_t processors = device_info(current_index()).multiprocessors;
+    const int parts = int(std::clamp<int64_t>(processors * 8 / rows, 1, (categories + 2047) / 2048));
+    Scratch best(size_t(rows * parts) * 16);
+    auto* keys = best.as<double>();
+    auto* places = reinterpret_cast<int64_t*>(keys + rows * parts);
+    launch_with(find_kernel("cuda/kernels/random.cuh", str("random_race_best<", type_text(d), ">")), {unsigned(rows), unsigned(parts)},
+                {256}, 0, keys, places, probability, categories, draw_of(s), wrong, report_cell());
+    static Kernel* const join = find_kernel("cuda/kernels/random.cuh", "random_race_winners");
+    launch_with(join, {unsigned((rows + 255) / 256)}, {256}, 0, winners, keys, places, rows, parts, nothing, report_cell());
+}
+
+Weights weighted(int64_t* out, double* sums, const double* weights, const double* uniform, int64_t rows, int64_t categories, int64_t draws,
+                 const char* wrong, const char* nothing) {
+    if (!out || categories > 16384) return Weights::too_many;
+    static Kernel* const kernel = find_kernel("cuda/kernels/random.cuh", "random_weighted");
+    if (rows)
+        launch_with(kernel, {unsigned(rows)}, {256}, 0, out, sums, weights, uniform, categories, draws, wrong, nothing, report_cell());
+    return Weights::fine;
+}
+
 void binomial(double* out, const double* count, const double* probability, int64_t n, RandomStream s) {
     if (n == 0) return;
     Scratch seeds(size_t(n) * 8);
@@ -104,8 +129,9 @@ void drawn_f32(Distribution distribution, float* out, int64_t n, RandomStream s,
 
 }  // namespace
 
-const RandomKernels random = {uniform_f32,  uniform_f64, normal_f32, normal_f64, bits32,    bits64,    integers, bernoulli, exponential_f32,
-                              bernoulli_of, poisson,     race,       binomial,   transform, drawn_f32, nullptr,  nullptr};
+const RandomKernels random = {uniform_f32,  uniform_f64, normal_f32,      normal_f64,   bits32,  bits64,
+                              integers,     bernoulli,   exponential_f32, bernoulli_of, poisson, race,
+                              race_winners, binomial,    transform,       drawn_f32,    nullptr, weighted};
 const DropoutKernels dropout = {apply_dropout};
 
 void set_capture_cell(const void* cell) { cell_of_capture = cell; }

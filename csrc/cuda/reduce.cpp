@@ -43,14 +43,15 @@ int norm_of(double p) {
 }
 
 DType accumulator(Reduction kind, DType in, DType out) {
-    if (kind == Reduction::max || kind == Reduction::min) return compute_dtype(in);
+    if (kind == Reduction::max || kind == Reduction::min || kind == Reduction::extremes) return compute_dtype(in);
     if (kind == Reduction::any || kind == Reduction::all || kind == Reduction::count_nonzero) return DType::i64;
     return compute_dtype(out);
 }
 
-size_t accumulator_bytes(Reduction kind, DType a) {
+size_t accumulator_bytes(Reduction kind, DType a, bool with_places) {
     const size_t item = size_t(item_size(a));
-    if (kind == Reduction::max || kind == Reduction::min) return a == DType::f32 ? 16 : item + 8;
+    if (with_places) return a == DType::f32 ? 16 : item + 8;
+    if (kind == Reduction::extremes) return 2 * item;
     if (kind == Reduction::variance) return 3 * item;
     if (kind == Reduction::logsumexp) return 2 * item;
     return item;
@@ -130,13 +131,15 @@ void reduce_tensor(Reduction kind, const ReduceArguments& given) {
     a.folded = folded.store(a.folded_sizes, a.folded_strides);
 
     const DType acc = accumulator(kind, given.in_dtype, given.out_dtype);
-    const size_t acc_bytes = accumulator_bytes(kind, acc);
+    const bool extreme = kind == Reduction::max || kind == Reduction::min;
+    const size_t acc_bytes = accumulator_bytes(kind, acc, extreme && a.indices);
     const int64_t item = item_size(given.in_dtype);
     const bool columns = kept.ndim > 0 && kept.innermost_stride() == 1 && kept.innermost_size() >= 16 &&
                          !(folded.ndim && folded.innermost_stride() == 1 && a.count >= 16);
     int vector = std::max<int>(1, int(16 / item));
     if (columns && vector > 4) vector = 4;
-    if (columns ? kept.innermost_size() % vector != 0 : folded.ndim != 1 || folded.innermost_stride() != 1 || a.count % vector != 0)
+    if (columns ? kept.innermost_size() % vector != 0
+                : folded.ndim == 0 || folded.innermost_stride() != 1 || folded.innermost_size() % vector != 0)
         vector = 1;
     if (uintptr_t(a.in) % uintptr_t(item * vector) != 0) vector = 1;
     for (const Loops* m : {&kept, &folded})
@@ -161,7 +164,7 @@ void reduce_tensor(Reduction kind, const ReduceArguments& given) {
     }
     grid.y = unsigned(a.splits);
 
-    const int norm = kind == Reduction::norm ? norm_of(given.parameter) : 0;
+    const int norm = kind == Reduction::norm ? norm_of(given.parameter) : int(extreme && !a.indices);
     struct Kernels {
         Kernel *main = nullptr, *join = nullptr, *join_few = nullptr;
     };

@@ -28,12 +28,18 @@ template <class Tag, int Variants = 1, class Name> Kernel* instance(DType d, int
     return instances(int(d) * Variants + variant, name);
 }
 
-// Of a sum of n elements, that its largest may fill.
+}  // namespace
+
 int bits_of_largest(int64_t n) {
     int bits = 62;
     while (bits > 24 && (n >> (62 - bits)) > 0) bits--;
     return bits;
 }
+void add_fixed_sums(float* out, const unsigned* exponents, const unsigned long long* sums, int64_t n, int bits) {
+    launch_with(only_kernel<struct Results>(file, "sum_results"), threads(n), {256}, 0, out, exponents, sums, n, bits);
+}
+
+namespace {
 
 struct Lines {  // as in the kernels
     const int64_t* index;
@@ -69,9 +75,18 @@ bool add_lines(Lines& l, int64_t lines) {
     l.exponents = reinterpret_cast<unsigned*>(l.sums + l.size);
     launch_with(only_kernel<struct LineExponents>(file, "sum_lines<line_exponents>"), {l.parts}, {512}, shared, l);
     launch_with(only_kernel<struct LineSums>(file, "sum_lines<line_sums>"), {l.parts}, {512}, shared, l);
-    launch_with(only_kernel<struct Results>(file, "sum_results"), threads(l.size), {256}, 0, l.out, l.exponents, l.sums, l.size, l.bits);
+    add_fixed_sums(l.out, l.exponents, l.sums, l.size, l.bits);
     return true;
 }
+
+struct RowSums {  // as in the kernels
+    float* out;
+    const float* values;
+    const unsigned *counts, *ends, *list;
+    const int64_t* origins;
+    int64_t places, width, value_step;
+    int bits;
+};
 
 void add_floats(float* out, const Items& items, int64_t n, int64_t span) {
     const int bits = bits_of_largest(n);
@@ -81,10 +96,37 @@ void add_floats(float* out, const Items& items, int64_t n, int64_t span) {
     auto* exponents = reinterpret_cast<unsigned*>(sums + span);
     launch_with(only_kernel<struct Exponents>(file, "sum_exponents"), taken(n), {256}, 0, items, exponents, n);
     launch_with(only_kernel<struct SumItems>(file, "sum_items"), taken(n), {256}, 0, items, exponents, sums, n, bits);
-    if (n >= span / 2)
-        launch_with(only_kernel<struct Results>(file, "sum_results"), threads(span), {256}, 0, out, exponents, sums, span, bits);
+    if (n >= span / 2) add_fixed_sums(out, exponents, sums, span, bits);
     else launch_with(only_kernel<struct ResultsOf>(file, "sum_results_of"), taken(n), {256}, 0, items, out, exponents, sums, n, bits);
 }
+
+}  // namespace
+
+bool add_rows(float* out, const int64_t* index, int64_t n, int64_t step, int64_t along, int64_t size, const float* values,
+              int64_t value_step, int64_t width, const char* name, void* report) {
+    const int64_t places = (size - 1) * along / width + 1;
+    if (width < 16 || n >= (int64_t(1) << 32) - 1 || places > n / 2 || places >= (int64_t(1) << 31)) return false;
+    const int64_t cells = 2 * places + 1, places_at = (cells * 4 + 7) / 8 * 8;  // counts, ends, how much of the list is taken
+    Scratch memory(size_t(places_at + places * 8)), lists(size_t(n * 8));
+    fill_zero(memory.data(), size_t(cells * 4));
+    unsigned *counts = memory.as<unsigned>(), *ends = counts + places, *taken = ends + places;
+    auto* origins = reinterpret_cast<int64_t*>(memory.as<char>() + places_at);
+    unsigned *place = lists.as<unsigned>(), *list = place + n;
+    launch_with(only_kernel<struct RowPlaces>(file, "row_places"), threads(n), {256}, 0, index, n, step, along, size, width, place, counts,
+                origins, name, report);
+    launch_with(only_kernel<struct RowLists>(file, "row_lists"), threads(places), {256}, 0, static_cast<const unsigned*>(counts), ends,
+                taken, places);
+    launch_with(only_kernel<struct RowEntries>(file, "row_entries"), threads(n), {256}, 0, static_cast<const unsigned*>(place), ends, list,
+                n);
+    const RowSums sums = {out, values, counts, ends, list, origins, places, width, value_step, bits_of_largest(n)};
+    const bool four = width % 4 == 0 && value_step % 4 == 0 && uintptr_t(values) % 16 == 0;
+    static Kernel* const kernels[2] = {find_kernel(file, "sum_rows<1>"), find_kernel(file, "sum_rows<4>")};
+    const int64_t units = width / (four ? 4 : 1);
+    launch_with(kernels[four], {unsigned((places + 7) / 8), unsigned((units + 31) / 32)}, {256}, 0, sums);
+    return true;
+}
+
+namespace {
 
 // Places are sorted with their positions, and each is the work of one thread.
 void scatter_sorted(Scatter how, void* out, DType d, const Items& items, int64_t n, int64_t span) {
@@ -110,6 +152,16 @@ void scatter(Scatter how, void* out, DType d, const int64_t* out_strides, const 
     }
     if (n == 0 || size == 0) return;
     const int64_t item = item_size(d);
+    int64_t width = 1;  // elements of a row, where one index is for all of it and its elements lie side by side on both sides
+    for (int i = ndim - 1; i >= 0 && width > 0; i--)
+        if (i != dim && sizes[i] > 1) {
+            const bool dense = index_strides[i] == 0 && out_strides[i] == width && value_strides[i] == width;
+            width = dense ? width * sizes[i] : 0;
+        }
+    if (how == Scatter::add && d == DType::f32 && width > 1 && out_strides[dim] >= width &&
+        add_rows(static_cast<float*>(out), index, sizes[dim], index_strides[dim], out_strides[dim], size, static_cast<const float*>(values),
+                 value_strides[dim], width, name, items.report))
+        return;
     const bool extreme = how == Scatter::minimum || how == Scatter::maximum;
     if (how == Scatter::add && d == DType::f32) {
         Lines l = {index,
@@ -148,9 +200,16 @@ void scatter(Scatter how, void* out, DType d, const int64_t* out_strides, const 
         return;
     }
     if (how == Scatter::set && n < (int64_t(1) << 32) - 1 && item <= 8) {
+        const DType cell = item == 1 ? DType::u8 : item == 2 ? DType::u16 : item == 4 ? DType::u32 : DType::u64;
+        bool one = true;  // value for all
+        for (int i = 0; i < ndim; i++) one = one && (value_strides[i] == 0 || sizes[i] == 1);
+        if (one) {
+            launch_with(instance<struct SetAll>(cell, 0, [&] { return str("set_all<", type_text(cell), ">"); }), taken(n), {256}, 0, items,
+                        out, n);
+            return;
+        }
         Scratch last(size_t(span * 4));
         fill_zero(last.data(), size_t(span * 4));
-        const DType cell = item == 1 ? DType::u8 : item == 2 ? DType::u16 : item == 4 ? DType::u32 : DType::u64;
         auto named = [&](const char* kernel) { return [=] { return str(kernel, "<", type_text(cell), ">"); }; };
         launch_with(instance<struct Last>(cell, 0, named("last_ones")), taken(n), {256}, 0, items, last.data(), n);
         launch_with(instance<struct SetLast>(cell, 0, named("set_last_ones")), taken(n), {256}, 0, items, out, last.data(), n);

@@ -31,6 +31,7 @@ struct AttentionArgs {
     RandomStream stream;
     uint64_t keep_below;
     double keep_scale;
+    bool forward_only;  // nobody will ask for gradients: logsumexp may stay as it is
 };
 
 // The gradient of the mask, with zero strides where the mask repeats; data null: not wanted.

@@ -23,14 +23,13 @@ enum class ConvProduct { output, input, weight };
 
 struct ConvKernels {
     // output(input, weight), input gradient(grad, weight) or weight gradient(input, grad), of one dtype. bias (one per channel of
-    // the result, none of a weight) may be null.
+    // the result, none of a weight) may be null. int64 wraps around and has no gradients: correct, not fast.
     void (*product)(ConvProduct, DType, const ConvShape&, bool channels_last, const void* a, const void* b, const void* bias, void* out);
     // Sums grad (f32 or f64) over the batch and all positions. Null: a reduction does as well.
     void (*bias_grad)(DType, const ConvShape&, const void* grad, void* bias_grad);
     // The gradients of weight and bias together (f32), either may be null. False: nothing was done. Null: it never is.
     bool (*gradients)(const ConvShape&, const void* input, const void* grad, void* weight_grad, void* bias_grad);
-    bool any_float;  // whether they take half precision, and all tensors with their channels last
-    bool integers;   // whether they take int64, which wraps around: correct, not fast
+    bool any_float;  // whether they take half precision, and floats with their channels last
 };
 
 // The CPU's products with respect to the weight, in a file of their own.

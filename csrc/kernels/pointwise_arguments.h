@@ -22,6 +22,6 @@ struct PointwiseList {
 struct PointwiseShape {
     int dims;  // innermost first
     Divider sizes[max_dims];
-    int64_t strides[max_operands][max_dims];  // in bytes
-    unsigned spread;                          // bit k: operand k has one value along the innermost dimension
+    int strides[max_operands][max_dims];  // in bytes
+    unsigned spread;                      // bit k: operand k has one value along the innermost dimension
 };

@@ -22,7 +22,8 @@ struct RandomStream {
     uint64_t seed, offset;
 };
 
-enum class Weights : uint8_t { fine, wrong, nothing };  // one is negative or not finite; a row has none above 0
+// One is negative or not finite; a row has none above 0; nothing was done, for there are too many.
+enum class Weights : uint8_t { fine, wrong, nothing, too_many };
 enum class Distribution : uint8_t { exponential, geometric, cauchy, log_normal };
 
 #ifndef __CUDACC_RTC__
@@ -47,6 +48,9 @@ struct RandomKernels {
     // probability / an exponential number, whose largest are a sample without replacement; a probability is 0 or more, and finite. Null:
     // `weighted` does it.
     bool (*race)(DType, double* out, const void* probability, int64_t n, RandomStream, const char* message);
+    // Of rows of such numbers, the place of the largest; errors as above. Null where `race` is.
+    void (*race_winners)(DType, int64_t* winners, const void* probability, int64_t rows, int64_t categories, RandomStream,
+                         const char* wrong, const char* nothing);
     void (*binomial)(double* out, const double* count, const double* probability, int64_t n, RandomStream);
     // Uniform numbers in [0, 1) become numbers of the distribution, whose parameters are a and b (see sampler_rules.h).
     void (*transform)(Distribution, double* values, int64_t n, double a, double b);
@@ -56,9 +60,10 @@ struct RandomKernels {
     // Whether all numbers lie in [low, high], which NaN does not. Null: the front door compares.
     bool (*within)(const double* values, int64_t n, double low, double high);
     // Draws from rows of weights, with `draws` uniform numbers for each. With replacement, out[row][draw] is the category drawn.
-    // Without (out is null, a draw for each category), those with the largest keys[row][category] are. Null: the front door composes.
+    // Without (out is null, a draw for each category), those with the largest keys[row][category] are. The GPU takes up to so many
+    // categories, with replacement, and raises RuntimeError with one of the messages, static text, at the next synchronisation.
     Weights (*weighted)(int64_t* out, double* keys, const double* weights, const double* uniform, int64_t rows, int64_t categories,
-                        int64_t draws);
+                        int64_t draws, const char* wrong, const char* nothing);
 };
 #endif
 

@@ -8,7 +8,7 @@
 
 namespace wisp::kernels {
 
-enum class Reduction : uint8_t { sum, nansum, prod, max, min, any, all, count_nonzero, norm, variance, logsumexp };
+enum class Reduction : uint8_t { sum, nansum, prod, max, min, any, all, count_nonzero, norm, variance, logsumexp, extremes };
 
 struct ReduceArguments {
     const void* in;
@@ -24,7 +24,7 @@ struct ReduceArguments {
     DType out_dtype;
 
     int64_t* indices = nullptr;  // max, min: where the first extreme (or NaN) is among the reduced elements, or null
-    void* mean = nullptr;        // variance: the mean, also as out_dtype, or null
+    void* mean = nullptr;        // variance: the mean, also as out_dtype, or null; extremes: the largest, while out is the smallest
     double divisor = 1;          // sum, nansum: the result is divided by this (floating and complex only)
     double parameter = 0;        // norm: p, infinities included; variance: the correction
     bool root = false;           // variance: the standard deviation

@@ -376,16 +376,24 @@ WISP_SPECIAL double airy_ai(double x) {
         if (z > 800.0) return 0.0;
         return modified_bessel_k_scaled(z, 1.0 / 3.0) * __builtin_exp(-z) * __builtin_sqrt(x / 3.0) / pi_d;
     }
-    if (x > -9.0) {  // power series; long double for the cancellation between its terms
-        const long double cube = static_cast<long double>(x) * x * x;
-        long double even = 1.0L, odd = x, even_sum = even, odd_sum = odd;
-        for (int k = 1; k < 100; k++) {
-            even *= cube / ((3.0L * k) * (3.0L * k - 1.0L));
-            odd *= cube / ((3.0L * k) * (3.0L * k + 1.0L));
-            even_sum += even;
-            odd_sum += odd;
+    if (x >
+        -9.0) {  // Taylor's series around the nearest of 0, -1, ..., where terms do not cancel: y'' = x y gives the next from those before
+        constexpr double values[][2] = {
+            {0.35502805388781723926, -0.25881940379280679841},  {0.5355608832923521188, -0.010160567116645209395},
+            {0.22740742820168557599, 0.61825902074169104141},   {-0.37881429367765807435, 0.31458376921659881365},
+            {-0.070265532949289515099, -0.7906285753685813803}, {0.35076100902411431979, 0.32719281855444313679},
+            {-0.32914517362982310523, 0.34593548728134289493},  {0.18428083525050563728, -0.77100816841012654773},
+            {-0.052705050356386202622, 0.93556093819830655103}, {-0.022133721547341403674, -0.97566398092633159471}};
+        const int n = x > -0.5 ? 0 : int(0.5 - x);
+        const double h = x + n;
+        double before = 0.0, now = values[n][0], next = values[n][1], power = h, sum = now + next * h;
+        for (int k = 0; k < 40; k++) {
+            const double after = (before - n * now) / ((k + 1.0) * (k + 2.0));
+            power *= h;
+            sum += after * power;
+            before = now, now = next, next = after;
         }
-        return double(0.355028053887817239260063L * even_sum - 0.258819403792806798405184L * odd_sum);
+        return sum;
     }
     const double z = 2.0 / 3.0 * -x * __builtin_sqrt(-x);
     double term = 1.0, cosine_sum = 1.0, sine_sum = 0.0;  // asymptotic: terms in 1/z, alternating between the two

@@ -307,6 +307,15 @@ const Operators operators = {
          return pointwise_(Pointwise::lerp_number, x, end, {}, &params);
      },
      method | elementwise},
+    {"_lerp_list_(Tensor[] self, Tensor[] ends, Number weight)",
+     [](const TensorList& self, const TensorList& ends, const Scalar& weight) {
+         const Params params = params_of(weight);
+         for (size_t i = 0; i < self.size(); i++) {
+             check_lerp(self[i], ends[i], weight);
+             pointwise_(Pointwise::lerp_number, self[i], ends[i], {}, &params);
+         }
+     },
+     function},
     {"where(Tensor condition, Operand input, Operand other|y, *, Tensor? out=None)", where, function | elementwise,
      R"(Elements of the second argument where the condition holds, of the third elsewhere; with the condition alone, the indices where it holds.
         >>> wisp.where(wisp.tensor([True, False]), wisp.tensor([1, 2]), 0)

@@ -153,7 +153,9 @@ void attention_backward(Backward& bw, const Problem& p) {
 
 Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Problem& p) {
     const Tensor q4 = four(q), k4 = four(k), v4 = four(v), m4 = four_mask(mask, q, k.size(-2));
-    const kernels::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
+    const bool recording = needs_grad(q, k, v) || (mask && needs_grad(mask));
+    kernels::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
+    a.forward_only = !recording;
     const Tensor y4 = empty_heads(a.batch, a.heads, a.queries, a.value_width, q.dtype());
     const Tensor lse = empty({a.batch, a.heads, a.queries}, compute_dtype(q.dtype()));
     {
@@ -163,7 +165,7 @@ Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     Dims sizes = q.sizes();
     sizes.back() = v.size(-1);
     Tensor y = q.dim() == 4 ? alias(y4) : reshape(y4, sizes);
-    if (needs_grad(q, k, v) || (mask && needs_grad(mask)))
+    if (recording)
         record(y, kernels::attention().node, {q, k, v, mask}, {q, k, v, mask, y4, lse}, [p](Backward& bw) { attention_backward(bw, p); });
     return y;
 }

@@ -33,9 +33,6 @@ Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Te
         if (a.device().type == DeviceType::meta)
             return empty_in(sizes_of(product, g), dtype, g.dims > 1 ? format_of(a) : MemoryFormat::contiguous);
         const kernels::ConvKernels& conv = kernels::conv();
-        if (is_integral(dtype) && !conv.integers)  // PyTorch's CUDA has none either
-            throw MissingKernel(
-                "for ", dtype, " there is no kernel for tensors on cuda; move them with .cpu() for this operator, or use a floating dtype");
         const DType wide = is_integral(dtype) ? DType::i64 : is_reduced(dtype) && !conv.any_float ? DType::f32 : dtype;
         // The result's format follows the operands; kernels of any_float work in it, others on contiguous memory.
         MemoryFormat wanted = MemoryFormat::contiguous;
@@ -43,7 +40,7 @@ Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Te
             wanted = format_of(a);
             if (wanted == MemoryFormat::contiguous) wanted = format_of(b);
         }
-        const MemoryFormat format = conv.any_float ? wanted : MemoryFormat::contiguous;
+        const MemoryFormat format = conv.any_float && !is_integral(dtype) ? wanted : MemoryFormat::contiguous;
         const Tensor out = empty_in(sizes_of(product, g), wide, format);
         if (out.numel() > 0) {
             const Tensor left = values_in(to(a, wide), format), right = values_in(to(b, wide), format);

@@ -76,7 +76,7 @@ static void check_same_dtype(const char* name, const Tensor& self, const Tensor&
 
 // --- gather and scatter --------------------------------------------------------------------------------------------
 
-static void check_gather(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
+static void check_gather(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, bool wrap = false) {
     const int64_t n = std::max<int64_t>(x.dim(), 1);
     if (index.numel() == 0) return;
     if (std::max<int64_t>(index.dim(), 1) != n)
@@ -93,23 +93,28 @@ static void check_gather(const char* name, const Tensor& x, int64_t dim, const T
             throw RuntimeError(name, "(): Size does not match at dimension ", i, " expected index ", index.sizes(),
                                " to be no larger than src ", source.sizes());
     }
-    check_range(index, x.dim() ? x.size(dim) : 1, dim, false, name);
+    check_range(index, x.dim() ? x.size(dim) : 1, dim, wrap, name);
 }
 
 // A 0-dim tensor indexed as one of one dimension.
 static Tensor at_least_1d(const Tensor& t) { return t.dim() ? t : alias(t, Layout{Dims{1}, Dims{1}, t.offset()}); }
 
-Tensor gather(const Tensor& x, int64_t dim, const Tensor& given) {
-    dim = wrap_dim(dim, x.dim());
-    const Tensor index = as_index(given, "gather");
-    check_gather("gather", x, dim, index, Tensor());
+static Tensor gather_values(const Tensor& x, int64_t dim, const Tensor& index, bool wrap) {
     Tensor y = empty(index.sizes(), x.dtype());
     if (index.numel() > 0) {
         const Tensor from = at_least_1d(x), at = at_least_1d(index);
         Unlocked unlocked(y.numel());
         kernels::index().gather(y.device_data(), from.device_data(), from.strides().data(), at.device_data<int64_t>(), at.strides().data(),
-                                at.sizes().data(), int(at.dim()), int(dim), x.item_size(), from.size(dim), "gather");
+                                at.sizes().data(), int(at.dim()), int(dim), x.item_size(), from.size(dim), wrap, "gather");
     }
+    return y;
+}
+
+Tensor gather(const Tensor& x, int64_t dim, const Tensor& given) {
+    dim = wrap_dim(dim, x.dim());
+    const Tensor index = as_index(given, "gather");
+    check_gather("gather", x, dim, index, Tensor());
+    Tensor y = gather_values(x, dim, index, false);
     if (needs_grad(x))
         record(y, "GatherBackward0", {x}, {index}, [sizes = x.sizes(), dim](Backward& bw) {
             bw.set(0, scatter_add(zeros(sizes, bw.grad().dtype()), dim, bw.saved(0), bw.grad()));
@@ -173,6 +178,7 @@ Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) {
     return scatter_value(x, dim, index, value, false);
 }
+void scatter_into(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value) { scatter_value(x, dim, index, value, true); }
 
 static Tensor scatter_sum(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& source, bool in_place) {
     dim = wrap_dim(dim, x.dim());
@@ -531,6 +537,11 @@ static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::option
     if (x.dim()) {
         xs[dim] = x.size(dim);
         is[dim] = indices.size(dim);
+    }
+    if (!needs_grad(x) && x.dim() && indices.dtype() == DType::i64) {
+        const Tensor from = expand(x, xs), index = expand(indices, is);
+        check_gather("gather", from, dim, index, Tensor(), true);
+        return gather_values(from, dim, index, true);
     }
     const Tensor at = where(lt(indices, Scalar(0)), add(indices, Scalar(x.dim() ? x.size(dim) : 1)), indices);
     return gather(expand(x, xs), dim, expand(at, is));

@@ -7,6 +7,7 @@ namespace wisp {
 
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);
 Tensor scatter(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value);
+void scatter_into(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& value);  // in place
 Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const std::string& how, bool include_self);
 Tensor index_add(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha = 1);
 Tensor index_copy(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source);

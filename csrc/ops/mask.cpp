@@ -201,7 +201,9 @@ static Tensor one_hot(const Tensor& given, int64_t classes) {
     must_hold(lt(x, Scalar(classes)), "Class values must be smaller than num_classes.");
     Dims sizes = x.sizes();
     sizes.push_back(classes);
-    return scatter(zeros(sizes, DType::i64), -1, unsqueeze(x, -1), Scalar(1));
+    const Tensor y = zeros(sizes, DType::i64);
+    scatter_into(y, -1, unsqueeze(x, -1), Scalar(1));
+    return y;
 }
 
 static const Operators operators = {

@@ -335,24 +335,27 @@ Tensor multinomial(const Tensor& input, int64_t samples, bool replacement, Gener
                              true);
         return best;
     };
+    if (const auto race_winners = kernels::random().race_winners; race_winners && !replacement && samples == 1) {
+        race_winners(given.dtype(), out.device_data<int64_t>(), given.device_data(), rows, categories, draw(g), wrong, nothing);
+        return input.dim() == 2 ? out : reshape(out, {samples});
+    }
     if (const auto race = kernels::random().race; race && !replacement) {
         const Tensor keys = empty({rows, categories}, DType::f64);
         if (!race(given.dtype(), keys.device_data<double>(), given.device_data(), keys.numel(), draw(g), wrong)) throw RuntimeError(wrong);
-        Tensor winners = out, best;
-        if (samples == 1) std::tie(best, winners) = extreme(kernels::Reduction::max, keys, 1, true);
-        else best = narrow(largest(keys), 1, 0, 1);
-        must_hold(gt(best, Scalar(0.0)), nothing);  // not even the winner has a chance
-        return input.dim() == 2 ? winners : reshape(winners, {samples});
+        must_hold(gt(narrow(largest(keys), 1, 0, 1), Scalar(0.0)), nothing);  // not even the winner has a chance
+        return input.dim() == 2 ? out : reshape(out, {samples});
     }
     const int64_t draws = replacement ? samples : categories;
     const Tensor p = reshape(to(given, DType::f64), {rows, categories}), u = empty({rows, draws}, DType::f64);
     uniform_fill(u.device_data(), rows * draws, DType::f64, draw(g), 0x1p-54, 1);
-    if (const auto kernel = kernels::random().weighted) {
-        const Tensor keys = empty({rows, categories}, DType::f64);
-        const kernels::Weights weights = kernel(replacement ? out.device_data<int64_t>() : nullptr, keys.device_data<double>(),
-                                                p.device_data<double>(), u.device_data<double>(), rows, categories, draws);
-        if (weights != kernels::Weights::fine) throw RuntimeError(weights == kernels::Weights::wrong ? wrong : nothing);
+    const Tensor keys = empty({rows, categories}, DType::f64);
+    const kernels::Weights weights =
+        kernels::random().weighted(replacement ? out.device_data<int64_t>() : nullptr, keys.device_data<double>(), p.device_data<double>(),
+                                   u.device_data<double>(), rows, categories, draws, wrong, nothing);
+    if (weights == kernels::Weights::fine) {
         if (!replacement) largest(keys);
+    } else if (weights != kernels::Weights::too_many) {
+        throw RuntimeError(weights == kernels::Weights::wrong ? wrong : nothing);
     } else {
         must_hold(logical_and(ge(p, Scalar(0.0)), isfinite(p)), wrong);
         const Tensor sums = cumsum(p, 1), total = narrow(sums, 1, categories - 1, 1);

@@ -262,11 +262,15 @@ static Tensor shared_gradient(const Tensor& g, const Tensor& x, const Tensor& y,
     return mul(div(with_ones(g, x.sizes(), mask, keepdim), count), where_);
 }
 
-static Tensor extreme_value(Reduction kind, const Tensor& x, uint64_t mask, bool keepdim, const char* grad_name) {
-    Tensor y = reduce(kind, x, mask, keepdim, x.dtype());
+static void record_extreme(const Tensor& y, const Tensor& x, uint64_t mask, bool keepdim, const char* grad_name) {
     if (needs_grad(x))
         record(y, grad_name, {x}, {x, y},
                [mask, keepdim](Backward& bw) { bw.set(0, shared_gradient(bw.grad(), bw.saved(0), bw.saved(1), mask, keepdim)); });
+}
+
+static Tensor extreme_value(Reduction kind, const Tensor& x, uint64_t mask, bool keepdim, const char* grad_name) {
+    const Tensor y = reduce(kind, x, mask, keepdim, x.dtype());
+    record_extreme(y, x, mask, keepdim, grad_name);
     return y;
 }
 
@@ -355,12 +359,22 @@ static Tensor trace(const Tensor& x) {
 
 static std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
     check_ordered("aminmax", x);
-    const Dims dims = dim ? Dims{wrap_dim(*dim, x.dim())} : Dims();
+    const uint64_t mask = dims_mask(x, dim ? Dims{*dim} : Dims());
     if (!dim && x.numel() == 0)
         throw RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the "
             "operation has no identity.");
-    return whole_of_many("AminmaxBackward0", {x}, [&] { return std::tuple{amin(x, dims, keepdim), amax(x, dims, keepdim)}; });
+    check_not_empty("aminmax", x, mask);
+    return whole_of_many("AminmaxBackward0", {x}, [&] {
+        const Dims sizes = reduced_sizes(x.sizes(), mask, keepdim);
+        const Tensor low = empty(sizes, x.dtype()), high = empty(sizes, x.dtype());
+        ReduceArguments arguments;
+        arguments.mean = high.device_data();
+        run_reduction(Reduction::extremes, x, mask, low, x.dtype(), arguments);
+        record_extreme(low, x, mask, keepdim, "AminBackward0");
+        record_extreme(high, x, mask, keepdim, "AmaxBackward0");
+        return std::tuple{low, high};
+    });
 }
 
 // --- truth --------------------------------------------------------------------------------------------------------

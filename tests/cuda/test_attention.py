@@ -101,6 +101,21 @@ def test_tiles_of_two_halves_and_wide_rows(dtype, width):
     check(*qkv(1, 2, 190, 260, width), dtype)
 
 
+@pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
+@pytest.mark.parametrize("width", [64, 80, 128, 256])
+def test_long_rows(dtype, width):
+    """Which a library may take, alone and with gradients, in the layouts that layers make."""
+    q, k, v = wisp.randn(2, 4, 515, width), wisp.randn(2, 2, 600, width), wisp.randn(2, 2, 600, width)
+    check(q, k, v, dtype)
+    check(q, k, v, dtype, scale=0.1, view=lambda t: t.transpose(1, 2).contiguous().transpose(1, 2))
+    with wisp.no_grad():
+        given = [t.to(dtype).cuda() for t in (q, k, v)]
+        y = F.scaled_dot_product_attention(*given, enable_gqa=True)
+        assert wisp.equal(y, F.scaled_dot_product_attention(*given, enable_gqa=True))
+    expected = reference(*(t.to(dtype).double() for t in (q, k, v)), None, False, None, None)
+    assert distance(y, expected) < TOLERANCE[dtype]
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("queries, heads, key_heads", [(1, 2, 2), (1, 6, 2), (3, 2, 1), (40, 2, 2)])
 def test_few_queries_and_many_keys(dtype, queries, heads, key_heads):

@@ -20,6 +20,8 @@ CONVOLUTIONS = [
     (2, (2, 6, 12, 10), (8, 6, 3, 3), {"padding": 1, "stride": 2}),
     (2, (3, 8, 9, 9), (16, 4, 3, 3), {"groups": 2, "dilation": 2}),
     (2, (2, 8, 9, 7), (8, 1, 3, 3), {"groups": 8, "padding": 1}),
+    (2, (2, 8, 19, 17), (8, 1, 7, 7), {"groups": 8, "padding": 3}),
+    (2, (3, 5, 6, 40), (5, 1, 5, 5), {"groups": 5, "padding": (4, 1)}),
     (2, (2, 8, 9, 7), (12, 8, 1, 1), {}),
     (2, (2, 5, 9, 7), (7, 5, 4, 2), {"padding": "same"}),
     (3, (2, 4, 6, 5, 7), (6, 4, 3, 2, 3), {"padding": (1, 0, 1), "stride": (1, 2, 1)}),
@@ -44,6 +46,27 @@ def test_convolution(dims, shape, weight, options, last):
 
     for dtype in (wisp.float32, wisp.float64):
         both(f, wisp.randn(shape, dtype=dtype), wisp.randn(weight, dtype=dtype), wisp.randn(weight[0], dtype=dtype), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [wisp.float16, wisp.bfloat16], ids=str)
+def test_kernels_for_each_channel_and_patches_of_half_precision(dtype):
+    for shape, weight, options in (
+        ((2, 6, 30, 33), (6, 1, 7, 7), {"groups": 6, "padding": 3}),
+        ((3, 3, 32, 48), (20, 3, 16, 16), {"stride": 16}),
+        ((2, 5, 8, 20), (9, 5, 4, 5), {"stride": (4, 5)}),
+    ):
+        x, w, b = (wisp.randn(s).to(dtype) for s in (shape, weight, weight[:1]))
+        near_half = {"tolerance": 3e-2 if dtype is wisp.float16 else 0.2}
+        both(lambda x, w, b: F.conv2d(x, w, b, **options) / w[0].numel() ** 0.5, x, w, b, **near_half)
+
+
+def test_integers():
+    x, w, b = wisp.randint(-9, 9, (2, 4, 9, 8)), wisp.randint(-9, 9, (6, 2, 3, 2)), wisp.randint(-9, 9, (6,))
+    for options in ({"groups": 2}, {"groups": 2, "padding": (1, 2), "stride": 2, "dilation": (1, 2)}):
+        assert wisp.equal(F.conv2d(x.cuda(), w.cuda(), b.cuda(), **options).cpu(), F.conv2d(x, w, b, **options))
+    turned = wisp.randint(-9, 9, (4, 3, 3, 2))
+    args = {"stride": 2, "padding": 1, "output_padding": 1}
+    assert wisp.equal(F.conv_transpose2d(x.cuda(), turned.cuda(), **args).cpu(), F.conv_transpose2d(x, turned, **args))
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])

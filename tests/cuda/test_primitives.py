@@ -197,6 +197,123 @@ def test_scatters(n, places):
     near(z.double().cuda().scatter_add(0, index.cuda(), x.double().cuda()), exact, 1e-9)
 
 
+@pytest.mark.parametrize("width", [16, 18, 64, 100, 300])
+@pytest.mark.parametrize("n, places", [(1, 1), (40, 200), (5000, 3), (30_000, 1000), (30_000, 20_000)])
+def test_sums_and_writes_of_rows(n, places, width):
+    wisp.manual_seed(n + width)
+    index, z, x = wisp.randint(0, places, (n,)), wisp.randn(places, width), wisp.randn(n, width)
+    x[0, :3] = wisp.tensor([float("inf"), float("nan"), -float("inf")])
+    exact = z.double().index_add(0, index, x.double())
+    spread = index[:, None].expand(-1, width)
+    at, to, rows = index.cuda(), z.cuda(), x.cuda()
+    for got in (
+        to.index_add(0, at, rows),
+        to.scatter_add(0, spread.cuda(), rows),
+        to.index_put((at,), rows, accumulate=True),
+        wisp.randn(places, width + 1).cuda()[:, :width].copy_(to).index_add_(0, at, rows),  # rows with gaps between them
+        to.index_add(0, at, rows.t().contiguous().t()),
+    ):
+        near(got, exact.float(), 1e-5 * max(1, n / places) ** 0.5)
+    if n / places > 1.5:  # of several rows the last stays
+        same(to.index_put((at,), rows), z.index_put((index,), x))
+    for dtype in (wisp.uint8, wisp.int16, wisp.float64):
+        small = (z * 9).to(dtype), (x.nan_to_num(0, 1, 1) * 9).to(dtype)
+        same(small[0].cuda().index_put((at,), small[1].cuda()), small[0].index_put((index,), small[1]))
+    gaps = wisp.zeros(places, width + 1).cuda()
+    gaps[:, 1:][at] = rows
+    assert not gaps[:, 0].any()
+
+
+def test_layouts_that_are_no_line():
+    """Copies and sums of many elements with strides, beyond what a thread takes at once, and beyond offsets of 31 bits."""
+    x = wisp.randn(6, 36, 130, 123)
+    for f in (
+        lambda x: x.flip(1, 3),
+        lambda x: wisp.nn.functional.pixel_shuffle(x, 3),
+        lambda x: x[:, ::2, 1:, :-1] + x[:, 1::2, :-1, 1:],
+        lambda x: x.diff(dim=3),
+        lambda x: x.permute(3, 1, 0, 2) * x[0, 0, :, 0],
+        lambda x: x.mean((0, 2, 3)),
+        lambda x: x[..., :120].sum((0, 2)),
+        lambda x: x[:, :, :, ::3].amax((0, 2, 3)),
+        lambda x: x.tril(-7),
+        lambda x: x[..., :120].contiguous().triu(5),
+        lambda x: wisp.nn.functional.pad(x, (1, 2, 3, 1)),
+        lambda x: wisp.nn.functional.pad(x, (1, 2, 3, 1), mode="reflect"),
+        lambda x: wisp.nn.functional.pad(x, (1, 0, 3, 1), mode="circular"),
+    ):
+        near(f(x.cuda()), f(x), 1e-5)
+    large = wisp.ones(70_000, 33_000, dtype=wisp.int8, device="cuda")
+    assert (large.t() + 1).sum(dtype=wisp.int64).item() == 2 * large.numel()
+    large[60_000:, 5] = 3
+    assert large.flip(0)[:10_000, 5].eq(3).all() and large.t().contiguous()[5, 60_000:].eq(3).all()
+
+
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64, wisp.bfloat16, wisp.int64, wisp.int32, wisp.uint8, wisp.bool], ids=str)
+def test_extremes(dtype):
+    x = values(100_003, dtype)
+    finite = x[~x.isnan()] if dtype.is_floating_point else x
+    for given in (x, finite, x[40:43], x[40:1040].reshape(10, 100).t()):
+        for gpu, cpu in zip(given.cuda().aminmax(), given.aminmax()):
+            same(gpu, cpu)
+        same(given.cuda().amax(), given.amax())
+        same(given.cuda().amin(), given.amin())
+    matrix = x[41:90_041].reshape(300, 300)
+    for dim in (0, 1):
+        same(matrix.cuda().amax(dim), matrix.amax(dim))
+        for gpu, cpu in zip(matrix.cuda().aminmax(dim=dim), matrix.aminmax(dim=dim)):
+            same(gpu, cpu)
+
+
+def test_draws_with_replacement():
+    weights = wisp.tensor([[0.0, 3.0, 0.0, 1.0, 0.0], [2.0, 0.0, 0.0, 0.0, 2.0]]).cuda()
+    drawn = wisp.multinomial(weights, 40_000, replacement=True)
+    for row in range(2):
+        share = drawn[row].bincount(minlength=5) / 40_000
+        assert (share - weights[row] / 4).abs().max() < 0.02 and not share[weights[row] == 0].any()
+    ones = wisp.multinomial(weights[:1].expand(20_000, 5), 1).reshape(-1).bincount(minlength=5) / 20_000
+    assert (ones - weights[0] / 4).abs().max() < 0.02
+    likely = wisp.full((7, 100_000), 1e-9).cuda()
+    likely[wisp.arange(7), wisp.arange(7) * 9_000] = 1.0
+    assert wisp.multinomial(likely, 1).reshape(-1).tolist() == [9_000 * i for i in range(7)]
+    many = wisp.rand(3, 5000).cuda()
+    counts = wisp.multinomial(many, 200_000, replacement=True)[1].bincount(minlength=5000)
+    assert (counts / 200_000 - many[1] / many[1].sum()).abs().max() < 5e-4
+    for wrong in ([-1.0, 2.0], [float("nan"), 1.0], [0.0, 0.0]):
+        with pytest.raises(RuntimeError):
+            wisp.multinomial(wisp.tensor(wrong).cuda(), 3, replacement=True)
+            wisp.cuda.synchronize()
+        with pytest.raises(RuntimeError):
+            wisp.multinomial(wisp.tensor(wrong).cuda(), 1)
+            wisp.cuda.synchronize()
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("align", [False, True])
+def test_points_of_a_plane(padding, align):
+    wisp.manual_seed(1)
+    image, grid = wisp.randn(3, 5, 17, 23), wisp.rand(3, 40, 31, 2) * 2.6 - 1.3
+    grid[0, 0, 0, 0] = float("nan")
+    results = []
+    for device in ("cpu", "cuda"):
+        x, g = image.to(device).requires_grad_(), grid.to(device).requires_grad_()
+        y = wisp.nn.functional.grid_sample(x, g, padding_mode=padding, align_corners=align)
+        (y * wisp.arange(y.numel(), device=device).reshape(y.shape).sin()).sum().backward()
+        results.append((y.detach(), x.grad, g.grad))
+    for cpu, gpu in zip(*results):
+        near(gpu, cpu, 2e-3)
+
+
+def test_indices_from_the_end():
+    x, index = wisp.randn(20, 30), wisp.randint(-30, 30, (20, 7))
+    same(wisp.take_along_dim(x.cuda(), index.cuda(), 1), wisp.take_along_dim(x, index, 1))
+    with pytest.raises(IndexError):
+        wisp.take_along_dim(x.cuda(), wisp.full((20, 1), -31).cuda(), 1)
+        wisp.cuda.synchronize()
+    hot = wisp.nn.functional.one_hot(index.abs() % 30, 30)
+    same(wisp.nn.functional.one_hot((index.abs() % 30).cuda(), 30), hot)
+
+
 def test_sums_keep_what_is_small_beside_what_is_large():
     index = wisp.tensor([0, 1, 1, 2, 3, 3, 4])
     x = wisp.tensor([1e30, 1e-30, 3e-30, 1e-42, 3e38, 3e38, 0.0])
@@ -226,6 +343,7 @@ def deterministic_cases():
     yield "scatter_mean", lambda: wisp.zeros(1000).cuda().scatter_reduce(0, index, x, "mean")
     yield "scatter_prod", lambda: wisp.ones(1000).cuda().scatter_reduce(0, index, 1 + x / 100, "prod")
     yield "scatter_amax", lambda: wisp.zeros(1000).cuda().scatter_reduce(0, index, x, "amax")
+    yield "scatter_add of rows", lambda: wisp.zeros(500, 64).cuda().scatter_add(0, at[:, None].expand(-1, 64), rows)
     yield "index_add", lambda: wisp.zeros(500, 64).cuda().index_add(0, at, rows)
     yield "index_put", lambda: wisp.zeros(500, 64).cuda().index_put((at,), rows, accumulate=True)
     yield "bincount", lambda: index.bincount(x)

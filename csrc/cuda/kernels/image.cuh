@@ -1,6 +1,6 @@
 // Images as contiguous planes: index maps, weighted resampling, unfold and fold, grid_sample. Gradients are gathered: a
 // thread an element of the input, which takes what comes to it in the order that the CPU has, so no sum depends on timing.
-#include "cuda/kernels/base.cuh"
+#include "cuda/kernels/fixed_point.cuh"
 
 #include "kernels/image.h"
 
@@ -16,9 +16,11 @@ WISP_INLINE double nearest_of(double x) { return ::nearbyint(x); }
 WISP_INLINE int64_t image_size(const int64_t* v) { return v[0] * v[1] * v[2]; }
 
 // A thread takes N neighbours of one row.
-template <int Bytes, int N> __global__ void __launch_bounds__(256)
-    image_gather(const ImageMap m, const void* input, void* output, int64_t n) {
+template <int Bytes, int N, int Kind> __global__ void __launch_bounds__(256)
+    image_gather(const ImageMap given, const void* input, void* output, int64_t n) {
     using T = Cell<Bytes>;
+    ImageMap m = given;
+    m.kind = ImageMap::Kind(Kind);  // known to the compiler
     const int64_t at = (int64_t(blockIdx.x) * 256 + threadIdx.x) * N;
     if (at >= n) return;
     const Split k = split(at, m.out[2]), j = split(k.whole, m.out[1]), i = split(j.whole, m.out[0]);
@@ -122,6 +124,85 @@ template <class T> __global__ void __launch_bounds__(256) image_fold(const Image
         }
     }
     output[at] = sum;
+}
+
+// Bilinear points of a plane, which most are: four corners, -1 for those outside.
+template <class T> struct Corners {
+    int at[4];
+    T weight[4], slope[4][2];
+};
+template <class T> WISP_INLINE Corners<T> corners_of(const GridSample& g, const T* point) {
+    const auto given = *reinterpret_cast<const Vector<T, 2>*>(point);
+    Coordinate<T> x = to_elements(given.at[0], g.in[2], g.align_corners), y = to_elements(given.at[1], g.in[1], g.align_corners);
+    apply_padding(x, g.in[2], g);
+    apply_padding(y, g.in[1], g);
+    const T left = floor_of(x.at), top = floor_of(y.at);
+    const int ix = int(left), iy = int(top), width = int(g.in[2]), height = int(g.in[1]);
+    Corners<T> c;
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        const int right = k & 1, low = k >> 1;
+        const T wx = right ? x.at - left : left + 1 - x.at, wy = low ? y.at - top : top + 1 - y.at;
+        const bool inside = unsigned(ix + right) < unsigned(width) && unsigned(iy + low) < unsigned(height);
+        c.at[k] = inside ? (iy + low) * width + ix + right : -1;
+        c.weight[k] = wx * wy;
+        c.slope[k][0] = (right ? x.slope : -x.slope) * wy;
+        c.slope[k][1] = wx * (low ? y.slope : -y.slope);
+    }
+    return c;
+}
+template <class T> __global__ void __launch_bounds__(256)
+    grid_sample_plane(const GridSample g, const T* input, const T* grid, T* output, int64_t n, int64_t share) {
+    const int64_t item = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (item >= n) return;
+    const int64_t in_size = image_size(g.in), out_size = image_size(g.out), first = int64_t(blockIdx.y) * share;
+    const int64_t batch = split(item, out_size).whole, last = first + share < g.channels ? first + share : g.channels;
+    const Corners<T> c = corners_of(g, grid + item * 2);
+    const T* from = input + (batch * g.channels + first) * in_size;
+    T* to = output + (batch * g.channels + first) * out_size + item - batch * out_size;
+#pragma unroll 2
+    for (int64_t channel = first; channel < last; channel++, from += in_size, to += out_size) {
+        T sum = T(0);
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            if (c.at[k] >= 0) sum += c.weight[k] * from[c.at[k]];
+        *to = sum;
+    }
+}
+// The gradient of the input in fixed point, in two launches; the second makes the gradient of the grid too, if there is one.
+template <bool Sums> __global__ void __launch_bounds__(256)
+    grid_sample_plane_grad(const GridSample g, const float* grad, const float* input, const float* grid, float* grid_grad,
+                           unsigned* exponents, unsigned long long* sums, int64_t n, int bits) {
+    const int64_t item = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (item >= n) return;
+    const int64_t in_size = image_size(g.in), out_size = image_size(g.out);
+    const Split by_batch = split(item, out_size);
+    const Corners<float> c = corners_of(g, grid + item * 2);
+    float slope[2] = {};
+    int64_t plane = by_batch.whole * g.channels * in_size;
+    const float* d_at = grad + by_batch.whole * g.channels * out_size + by_batch.rest;
+    for (int64_t channel = 0; channel < g.channels; channel++, plane += in_size, d_at += out_size) {
+        const float d = *d_at;
+        unsigned e[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) e[k] = c.at[k] < 0 ? 256u : Sums ? exponents[plane + c.at[k]] : __ldcg(exponents + plane + c.at[k]);
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            if (c.at[k] < 0) continue;
+            const float v = c.weight[k] * d;
+            if constexpr (Sums) {
+                add_fixed(sums + plane + c.at[k], v, e[k], bits);
+                if (grid_grad) {
+                    const float x = input[plane + c.at[k]] * d;
+                    slope[0] += c.slope[k][0] * x;
+                    slope[1] += c.slope[k][1] * x;
+                }
+            } else if (const unsigned own = exponent_of(v); own > e[k]) {
+                atomicMax(exponents + plane + c.at[k], own);
+            }
+        }
+    }
+    if (Sums && grid_grad) *reinterpret_cast<Vector<float, 2>*>(grid_grad + item * 2) = {{slope[0], slope[1]}};
 }
 
 // A thread a point, for up to `share` channels.

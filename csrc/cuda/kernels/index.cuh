@@ -44,18 +44,30 @@ __global__ void __launch_bounds__(256) index_offsets(int64_t* out, const IndexLi
     out[i] = offset;
 }
 
+constexpr int ahead = 4;  // elements of a thread that are read before they are needed
+
 // a: strides of a slice of out, b: of in. turned: the slices lie beside each other in out, and neighbours are of neighbouring slices. `by`
 // divides by the inner count; 0 if there are too many elements.
 template <int Bytes> __global__ void __launch_bounds__(256)
     take(void* out, int64_t out_step, const void* in, const int64_t* offsets, int64_t n, int64_t slice, const Divider by, int turned,
          const IndexShape s) {
     using T = Cell<Bytes>;
-    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (i >= n * slice) return;
-    const int64_t inner = turned ? n : slice, high = by.divisor ? int64_t(by.divide(uint32_t(i))) : i / inner, low = i - high * inner;
-    const int64_t k = turned ? low : high;
-    const Offsets o = offsets_of(s, turned ? high : low);
-    static_cast<T*>(out)[k * out_step + o.a] = offsets[k] < 0 ? T{} : static_cast<const T*>(in)[offsets[k] + o.b];
+    const int64_t first = int64_t(blockIdx.x) * (256 * ahead) + threadIdx.x, inner = turned ? n : slice;
+    T taken[ahead];
+    int64_t to[ahead];
+#pragma unroll
+    for (int a = 0; a < ahead; a++) {
+        const int64_t i = first + a * 256;
+        if (i >= n * slice) break;
+        const int64_t high = by.divisor ? int64_t(by.divide(uint32_t(i))) : i / inner, low = i - high * inner;
+        const int64_t k = turned ? low : high, at = offsets[k];
+        const Offsets o = offsets_of(s, turned ? high : low);
+        to[a] = k * out_step + o.a;
+        taken[a] = at < 0 ? T{} : static_cast<const T*>(in)[at + o.b];
+    }
+#pragma unroll
+    for (int a = 0; a < ahead; a++)
+        if (first + a * 256 < n * slice) static_cast<T*>(out)[to[a]] = taken[a];
 }
 
 enum How : int { how_set, how_add, how_multiply, how_minimum, how_maximum };
@@ -75,7 +87,6 @@ template <int H, class T, class Value> WISP_INLINE void combine_run(T* target, c
     } else {
         using C = compute<T>;
         C sum = convert<C>(*target);
-        constexpr int ahead = 4;  // elements that are read before they are needed
         const uint64_t place = places[k];
         for (bool more = true; more; k += ahead) {
             bool here[ahead];
@@ -107,35 +118,54 @@ template <int H, class T> __global__ void __launch_bounds__(256)
     combine_run<H>(target, places, k, n, [&](int64_t j) { return values[positions[j] * value_step + o.b]; });
 }
 
-// Setting: the last index of a place has it.
-__global__ void __launch_bounds__(256) last_slices(const int64_t* offsets, unsigned* last, int64_t n) {
+// Setting: the last index of a place has it; offsets are told apart in units. A thread moves a cell, of one element or several.
+__global__ void __launch_bounds__(256) last_slices(const int64_t* offsets, unsigned* last, int64_t n, int64_t unit) {
     const int64_t k = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (k < n && offsets[k] >= 0) atomicMax(last + offsets[k], unsigned(k + 1));
+    if (k < n && offsets[k] >= 0) atomicMax(last + offsets[k] / unit, unsigned(k + 1));
 }
-template <int Bytes> __global__ void __launch_bounds__(256)
+template <int Bytes, int Item> __global__ void __launch_bounds__(256)
     put_last(void* out, const int64_t* offsets, const unsigned* last, int64_t n, int64_t slice, const void* values, int64_t value_step,
-             const Divider by_slice, const IndexShape s) {
+             const Divider by_slice, const IndexShape s, int64_t unit) {
     using T = Cell<Bytes>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * slice) return;
     const int64_t k = by_slice.divisor ? int64_t(by_slice.divide(uint32_t(i))) : i / slice, at = offsets[k];
-    if (at < 0 || (last && last[at] != unsigned(k + 1))) return;
+    if (at < 0 || (last && last[at / unit] != unsigned(k + 1))) return;
     const Offsets o = offsets_of(s, i - k * slice);
-    static_cast<T*>(out)[at + o.a] = static_cast<const T*>(values)[k * value_step + o.b];
+    char* to = static_cast<char*>(out) + at * Item + o.a * Bytes;
+    const T value = static_cast<const T*>(values)[k * value_step + o.b];
+    if (Bytes == Item || uint64_t(to) % Bytes == 0) *reinterpret_cast<T*>(to) = value;
+    else
+        for (int b = 0; b < Bytes; b += Item)  // slices that do not begin where a cell could
+            *reinterpret_cast<Cell<Item>*>(to + b) = *reinterpret_cast<const Cell<Item>*>(reinterpret_cast<const char*>(&value) + b);
 }
 
 // a: strides of in, b: of index; `along`: the stride of in along the indexed dimension, which a leaves out.
 template <int Bytes> __global__ void __launch_bounds__(256)
-    gather(void* out, const void* in, const int64_t* index, int64_t n, int64_t along, int64_t size, unsigned long long name, Report* report,
-           const IndexShape s) {
+    gather(void* out, const void* in, const int64_t* index, int64_t n, int64_t along, int64_t size, int wrap, unsigned long long name,
+           Report* report, const IndexShape s) {
     using T = Cell<Bytes>;
-    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (i >= n) return;
-    const Offsets o = offsets_of(s, i);
-    const int64_t at = index[o.b];
-    const bool good = at >= 0 && at < size;
-    if (!good) report_index(report, at, size, name);
-    static_cast<T*>(out)[i] = good ? static_cast<const T*>(in)[o.a + at * along] : T{};
+    const int64_t first = int64_t(blockIdx.x) * (256 * ahead) + threadIdx.x;
+    int64_t from[ahead], at[ahead];
+    T taken[ahead];
+#pragma unroll
+    for (int a = 0; a < ahead; a++) {
+        if (first + a * 256 >= n) break;
+        const Offsets o = offsets_of(s, first + a * 256);
+        from[a] = o.a;
+        at[a] = index[o.b];
+    }
+#pragma unroll
+    for (int a = 0; a < ahead; a++) {
+        if (first + a * 256 >= n) break;
+        const bool good = at[a] >= (wrap ? -size : 0) && at[a] < size;
+        if (!good) report_index(report, at[a], size, name);
+        if (at[a] < 0) at[a] += size;
+        taken[a] = good ? static_cast<const T*>(in)[from[a] + at[a] * along] : T{};
+    }
+#pragma unroll
+    for (int a = 0; a < ahead; a++)
+        if (first + a * 256 < n) static_cast<T*>(out)[first + a * 256] = taken[a];
 }
 // Where each element of a scatter goes; `limit`: nowhere.
 __global__ void __launch_bounds__(256) scatter_places(uint64_t* places, const int64_t* index, int64_t n, int64_t along, int64_t size,
@@ -163,15 +193,21 @@ __global__ void __launch_bounds__(256) as_places(const int64_t* offsets, uint64_
     places[i] = uint64_t(offsets[i] < 0 || offsets[i] > limit ? limit : offsets[i]);
 }
 
-template <int Bytes> __global__ void __launch_bounds__(256)
+// n and columns count groups of N neighbours.
+template <int Bytes, int N> __global__ void __launch_bounds__(256)
     triangle(void* out, const void* in, int64_t n, int64_t rows, int64_t columns, int64_t diagonal, int upper) {
-    using T = Cell<Bytes>;
+    using T = Vector<Cell<Bytes>, N>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n) return;
     const Split by_column = split(i, columns);
-    const int64_t c = by_column.rest, r = split(by_column.whole, rows).rest;
-    const bool keep = upper ? c - r >= diagonal : c - r <= diagonal;
-    static_cast<T*>(out)[i] = keep ? static_cast<const T*>(in)[i] : T{};
+    const int64_t c = by_column.rest * N, r = split(by_column.whole, rows).rest;
+    auto kept = [&](int64_t c) { return upper ? c - r >= diagonal : c - r <= diagonal; };
+    T x = {};
+    if (kept(c) || kept(c + N - 1)) x = static_cast<const T*>(in)[i];
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        if (!kept(c + k)) x.at[k] = {};
+    static_cast<T*>(out)[i] = x;
 }
 
 // --- embedding: rows of a table ---

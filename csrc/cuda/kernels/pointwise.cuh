@@ -124,31 +124,41 @@ __global__ void __launch_bounds__(256) pointwise_list(const __grid_constant__ Po
 }
 
 // Any strides. V > 1: the innermost dimension is a multiple of V, contiguous in the result and contiguous or spread in
-// each operand. n counts vectors.
-template <class Row, int Which, class T, int V, class Out, class A, class B = Absent, class C = Absent, class D = Absent, class E = Absent>
+// each operand. n counts vectors, of which a thread reads U before it writes the first; no offset has more than 31 bits.
+template <class Row, int Which, class T, int V, int U, class Out, class A, class B = Absent, class C = Absent, class D = Absent,
+          class E = Absent>
 __global__ void __launch_bounds__(256) pointwise_strided(const PointwiseArguments p, const PointwiseShape shape) {
-    for (int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x; at < p.n; at += int64_t(gridDim.x) * 256) {
-        int64_t offset[max_operands] = {};
-        uint32_t rest = uint32_t(at);
-#pragma unroll 2
-        for (int d = 0; d < shape.dims; d++) {
-            const uint32_t next = shape.sizes[d].divide(rest), index = rest - next * shape.sizes[d].divisor;
+    const uint32_t first = blockIdx.x * (256 * U) + threadIdx.x;
+    T values[U][V][5];
+    int to[U];
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+        uint32_t rest = first + u * 256;
+        if (rest >= p.n) break;
+        int offset[max_operands] = {};
+#pragma unroll
+        for (int d = 0; d < max_dims; d++) {
+            if (d == shape.dims) break;
+            const uint32_t next = shape.sizes[d].divide(rest);
+            const int index = int(rest - next * shape.sizes[d].divisor);
             rest = next;
             offset[0] += shape.strides[0][d] * index;
-            if constexpr (size_of<A>) offset[1] += shape.strides[1][d] * index;
-            if constexpr (size_of<B>) offset[2] += shape.strides[2][d] * index;
-            if constexpr (size_of<C>) offset[3] += shape.strides[3][d] * index;
-            if constexpr (size_of<D>) offset[4] += shape.strides[4][d] * index;
-            if constexpr (size_of<E>) offset[5] += shape.strides[5][d] * index;
+            if constexpr (size_of<A> > 0) offset[1] += shape.strides[1][d] * index;
+            if constexpr (size_of<B> > 0) offset[2] += shape.strides[2][d] * index;
+            if constexpr (size_of<C> > 0) offset[3] += shape.strides[3][d] * index;
+            if constexpr (size_of<D> > 0) offset[4] += shape.strides[4][d] * index;
+            if constexpr (size_of<E> > 0) offset[5] += shape.strides[5][d] * index;
         }
-        T values[V][5];
-        load<A, T, V>(values, 0, p.data[1] + offset[1], p.numbers[1], shape.spread & 2);
-        load<B, T, V>(values, 1, p.data[2] + offset[2], p.numbers[2], shape.spread & 4);
-        load<C, T, V>(values, 2, p.data[3] + offset[3], p.numbers[3], shape.spread & 8);
-        load<D, T, V>(values, 3, p.data[4] + offset[4], p.numbers[4], shape.spread & 16);
-        load<E, T, V>(values, 4, p.data[5] + offset[5], p.numbers[5], shape.spread & 32);
-        finish<Row, Which, T, Out, V>(p.data[0] + offset[0], values, p.params);
+        to[u] = offset[0];
+        load<A, T, V>(values[u], 0, p.data[1] + offset[1], p.numbers[1], shape.spread & 2);
+        load<B, T, V>(values[u], 1, p.data[2] + offset[2], p.numbers[2], shape.spread & 4);
+        load<C, T, V>(values[u], 2, p.data[3] + offset[3], p.numbers[3], shape.spread & 8);
+        load<D, T, V>(values[u], 3, p.data[4] + offset[4], p.numbers[4], shape.spread & 16);
+        load<E, T, V>(values[u], 4, p.data[5] + offset[5], p.numbers[5], shape.spread & 32);
     }
+#pragma unroll
+    for (int u = 0; u < U; u++)
+        if (first + u * 256 < p.n) finish<Row, Which, T, Out, V>(p.data[0] + to[u], values[u], p.params);
 }
 
 }  // namespace wisp

@@ -189,6 +189,98 @@ template <class T> __global__ void __launch_bounds__(256)
         out[at] = p / -::log(made[e]);
     }
 }
+// The same numbers, of which the largest of a row wins. Block [row, part]; a part's best go to keys and places [row][part].
+template <class T> __global__ void __launch_bounds__(256)
+    random_race_best(double* keys, int64_t* places, const T* probability, int64_t categories, const Draw draw, unsigned long long wrong,
+                     Report* report) {
+    const int64_t row = int64_t(blockIdx.x) * categories, begin = row + categories * blockIdx.y / gridDim.y,
+                  end = row + categories * (blockIdx.y + 1) / gridDim.y;
+    double best = -1;
+    int64_t place = begin;
+    for (int64_t group = begin / 32 + threadIdx.x / 16; group * 32 < end; group += 16) {
+        const int64_t first = group * 32 + threadIdx.x % 16;
+        double p[2], made[2];
+#pragma unroll
+        for (int e = 0; e < 2; e++)
+            p[e] = first + e * 16 >= begin && first + e * 16 < end ? convert<double>(probability[first + e * 16]) : -1;
+        UniformDouble::make(philox(draw, uint64_t(group * 16 + threadIdx.x % 16)), made, 0x1p-54, 1);
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            const int64_t at = first + e * 16;
+            if (at < begin || at >= end) continue;
+            if (!(p[e] >= 0 && p[e] - p[e] == 0)) report_error(report, wrong);
+            if (const double key = p[e] / -::log(made[e]); key > best) best = key, place = at;
+        }
+    }
+    __shared__ double all_keys[256];
+    __shared__ int64_t all_places[256];
+    all_keys[threadIdx.x] = best, all_places[threadIdx.x] = place - row;
+    for (int half = 128; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x >= half) continue;
+        const double other = all_keys[threadIdx.x + half];
+        const int64_t there = all_places[threadIdx.x + half];
+        if (other > all_keys[threadIdx.x] || (other == all_keys[threadIdx.x] && there < all_places[threadIdx.x]))
+            all_keys[threadIdx.x] = other, all_places[threadIdx.x] = there;
+    }
+    const int64_t to = int64_t(blockIdx.x) * gridDim.y + blockIdx.y;
+    if (threadIdx.x == 0) keys[to] = all_keys[0], places[to] = all_places[0];
+}
+__global__ void __launch_bounds__(256) random_race_winners(int64_t* winners, const double* keys, const int64_t* places, int64_t rows,
+                                                           int parts, unsigned long long nothing, Report* report) {
+    const int64_t row = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (row >= rows) return;
+    double best = keys[row * parts];
+    int64_t place = places[row * parts];
+    for (int p = 1; p < parts; p++)
+        if (keys[row * parts + p] > best) best = keys[row * parts + p], place = places[row * parts + p];
+    if (!(best > 0)) report_error(report, nothing);
+    winners[row] = place;
+}
+// A block a row: running sums of the weights, each thread of its own share, then the category at which they pass each draw.
+__global__ void __launch_bounds__(256)
+    random_weighted(int64_t* out, double* sums, const double* weights, const double* uniform, int64_t categories, int64_t draws,
+                    unsigned long long wrong, unsigned long long nothing, Report* report) {
+    __shared__ double shares[256];
+    __shared__ int last;  // that can be drawn
+    weights += blockIdx.x * categories, sums += blockIdx.x * categories, uniform += blockIdx.x * draws, out += blockIdx.x * draws;
+    const int share = int((categories + 255) / 256), first = threadIdx.x * share, end = min(first + share, int(categories));
+    double total = 0;
+    int own = -1;
+    bool good = true;
+    for (int i = first; i < end; i++) {
+        const double w = weights[i];
+        good = good && w >= 0 && w - w == 0;
+        if (w > 0) own = i;
+        total += w;
+    }
+    if (!good) report_error(report, wrong);
+    if (threadIdx.x == 0) last = -1;
+    shares[threadIdx.x] = total;
+    __syncthreads();
+    if (own >= 0) atomicMax(&last, own);
+    for (int d = 1; d < 256; d *= 2) {
+        const double before = threadIdx.x >= d ? shares[threadIdx.x - d] : 0;
+        __syncthreads();
+        shares[threadIdx.x] += before;
+        __syncthreads();
+    }
+    double sum = threadIdx.x ? shares[threadIdx.x - 1] : 0;
+    for (int i = first; i < end; i++) sums[i] = sum += weights[i];
+    __syncthreads();
+    if (last < 0 && threadIdx.x == 0 && good) report_error(report, nothing);
+    const double all = sums[categories - 1];
+    for (int64_t k = threadIdx.x; k < draws; k += 256) {
+        const double limit = uniform[k] * all;
+        int low = 0, high = last;
+        while (low < high) {
+            const int middle = (low + high) / 2;
+            if (sums[middle] > limit) high = middle;
+            else low = middle + 1;
+        }
+        out[k] = high < 0 ? 0 : low;
+    }
+}
 __global__ void __launch_bounds__(128)
     random_binomial(double* out, const double* count, const double* probability, const uint64_t* seeds, int64_t n) {
     const int64_t i = int64_t(blockIdx.x) * 128 + threadIdx.x;

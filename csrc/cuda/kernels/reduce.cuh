@@ -5,7 +5,7 @@
 
 namespace wisp {
 
-enum Kind : int { k_sum, k_nansum, k_prod, k_max, k_min, k_any, k_all, k_count_nonzero, k_norm, k_variance, k_logsumexp };
+enum Kind : int { k_sum, k_nansum, k_prod, k_max, k_min, k_any, k_all, k_count_nonzero, k_norm, k_variance, k_logsumexp, k_extremes };
 enum Norm : int { norm_0, norm_1, norm_2, norm_inf, norm_minus_inf, norm_p };
 
 #include "kernels/reduce_arguments.h"
@@ -98,8 +98,48 @@ template <int K, class A> struct Extreme {
         if (p.indices) p.indices[at] = acc.index;
     }
 };
-template <class A, int N> struct Reducer<k_max, A, N> : Extreme<k_max, A> {};
-template <class A, int N> struct Reducer<k_min, A, N> : Extreme<k_min, A> {};
+template <class A> struct Reducer<k_max, A, 0> : Extreme<k_max, A> {};
+template <class A> struct Reducer<k_min, A, 0> : Extreme<k_min, A> {};
+
+// What is below (above) all others, and the better of two; NaN wins.
+template <int K, class A> WISP_INLINE A worst() {
+    if constexpr (!std::is_integral_v<A>) return A(K == k_max ? -INFINITY : INFINITY);
+    else if constexpr (std::is_same_v<A, uint64_t>) return K == k_max ? 0 : ~uint64_t(0);
+    else return K == k_max ? INT64_MIN : INT64_MAX;
+}
+template <int K, class A> WISP_INLINE A better_of(A x, A y) { return (K == k_max ? x > y : x < y) || is_nan(x) ? x : y; }
+// N = 1: the value alone, without its place.
+template <int K, class A> struct ExtremeValue {
+    struct Acc {
+        A value;
+    };
+    static WISP_INLINE Acc start() { return {worst<K, A>()}; }
+    template <class In> static WISP_INLINE void add(Acc& acc, In element, int64_t, double) {
+        acc.value = better_of<K>(convert<A>(element), acc.value);
+    }
+    static WISP_INLINE Acc join(Acc a, Acc b) { return {better_of<K>(b.value, a.value)}; }
+    template <class Out> static WISP_INLINE void write(const ReduceLaunch& p, int64_t at, Acc acc) {
+        reinterpret_cast<Out*>(p.out)[at] = convert<Out>(acc.value);
+    }
+};
+template <class A> struct Reducer<k_max, A, 1> : ExtremeValue<k_max, A> {};
+template <class A> struct Reducer<k_min, A, 1> : ExtremeValue<k_min, A> {};
+
+template <class A, int N> struct Reducer<k_extremes, A, N> {
+    struct Acc {
+        A low, high;
+    };
+    static WISP_INLINE Acc start() { return {worst<k_min, A>(), worst<k_max, A>()}; }
+    template <class In> static WISP_INLINE void add(Acc& acc, In element, int64_t, double) {
+        const A x = convert<A>(element);
+        acc = {better_of<k_min>(x, acc.low), better_of<k_max>(x, acc.high)};
+    }
+    static WISP_INLINE Acc join(Acc a, Acc b) { return {better_of<k_min>(b.low, a.low), better_of<k_max>(b.high, a.high)}; }
+    template <class Out> static WISP_INLINE void write(const ReduceLaunch& p, int64_t at, Acc acc) {
+        reinterpret_cast<Out*>(p.out)[at] = convert<Out>(acc.low);
+        reinterpret_cast<Out*>(p.mean)[at] = convert<Out>(acc.high);
+    }
+};
 
 template <class A, int N> struct Reducer<k_variance, A, N> {  // running mean and sum of squared differences
     struct Acc {
@@ -167,7 +207,7 @@ template <class R, class Out> WISP_INLINE void deliver(const ReduceLaunch& p, in
 }
 
 // blockDim.x threads share the elements of one result, blockDim.y results a block. V > 1: the reduced elements of a
-// result are contiguous and V divides their number.
+// result lie in runs whose lengths V divides.
 template <int K, class A, int N, class In, class Out, int V> __global__ void __launch_bounds__(512) reduce_rows(const ReduceLaunch p) {
     using R = Reducer<K, A, N>;
     using Acc = typename R::Acc;
@@ -178,25 +218,25 @@ template <int K, class A, int N, class In, class Out, int V> __global__ void __l
     if (output < p.outputs) {
         const In* in = reinterpret_cast<const In*>(p.in) + offset_of(output, p.kept, p.kept_sizes, p.kept_strides);
         const int64_t units = p.count / V, begin = units * blockIdx.y / p.splits, end = units * (blockIdx.y + 1) / p.splits;
-        if constexpr (V > 1) {
-            int64_t j = begin + threadIdx.x;
-            for (; j + 3 * blockDim.x < end; j += 4 * blockDim.x) {  // four loads under way at a time
-                Vector<In, V> x[4];
+        const bool line = V > 1 && p.folded == 1;
+        auto unit = [&](int64_t j) {
+            return line ? reinterpret_cast<const Vector<In, V>*>(in)[j]
+                        : *reinterpret_cast<const Vector<In, V>*>(in + offset_of(j * V, p.folded, p.folded_sizes, p.folded_strides));
+        };
+        int64_t j = begin + threadIdx.x;
+        for (; j + 3 * blockDim.x < end; j += 4 * blockDim.x) {  // four loads under way at a time
+            Vector<In, V> x[4];
 #pragma unroll
-                for (int u = 0; u < 4; u++) x[u] = reinterpret_cast<const Vector<In, V>*>(in)[j + u * blockDim.x];
+            for (int u = 0; u < 4; u++) x[u] = unit(j + u * blockDim.x);
 #pragma unroll
-                for (int u = 0; u < 4; u++)
+            for (int u = 0; u < 4; u++)
 #pragma unroll
-                    for (int i = 0; i < V; i++) R::add(acc, x[u].at[i], (j + u * blockDim.x) * V + i, p.parameter);
-            }
-            for (; j < end; j += blockDim.x) {
-                const auto x = reinterpret_cast<const Vector<In, V>*>(in)[j];
+                for (int i = 0; i < V; i++) R::add(acc, x[u].at[i], (j + u * blockDim.x) * V + i, p.parameter);
+        }
+        for (; j < end; j += blockDim.x) {
+            const auto x = unit(j);
 #pragma unroll
-                for (int i = 0; i < V; i++) R::add(acc, x.at[i], j * V + i, p.parameter);
-            }
-        } else {
-            for (int64_t j = begin + threadIdx.x; j < end; j += blockDim.x)
-                R::add(acc, in[offset_of(j, p.folded, p.folded_sizes, p.folded_strides)], j, p.parameter);
+            for (int i = 0; i < V; i++) R::add(acc, x.at[i], j * V + i, p.parameter);
         }
     }
     accs[threadIdx.x] = acc;

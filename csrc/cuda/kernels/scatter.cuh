@@ -1,5 +1,5 @@
-// Scattering whose result does not depend on the order in which elements come. Sums of floats are made in fixed point: the largest
-// exponent that goes to a place sets its unit, in which all that goes there is added as integers of 64 bits.
+// Scattering whose result does not depend on the order in which elements come. Sums of floats are made in fixed point.
+#include "cuda/kernels/fixed_point.cuh"
 #include "cuda/kernels/keys.cuh"
 #include "cuda/kernels/index_shape.cuh"
 
@@ -32,9 +32,6 @@ template <class T> WISP_INLINE void take_items(const Items<T>& items, int64_t n,
     for (int a = 0; a < ahead; a++) at[a] = first + a * 256 < n ? items.place(first + a * 256, report_it, x[a]) : -1;
 }
 
-// The exponent of x and one more, so that 0 is nothing; 256: infinite or NaN.
-WISP_INLINE unsigned exponent_of(float x) { return (__float_as_uint(x) >> 23 & 255) + 1; }
-
 __global__ void __launch_bounds__(256) sum_exponents(const Items<float> items, unsigned* exponents, int64_t n) {
     int64_t at[ahead];
     float x[ahead];
@@ -47,13 +44,6 @@ __global__ void __launch_bounds__(256) sum_exponents(const Items<float> items, u
         if (const unsigned e = exponent_of(x[a]); at[a] >= 0 && there[a] < e) atomicMax(exponents + at[a], e);
 }
 
-// x in units of a place whose largest element has exponent e. x is below 2^(e - 127); 1 and 2 have the same unit.
-WISP_INLINE long long in_units(float x, unsigned e, int bits) {
-    const int shift = bits - (int(e < 2 ? 2 : e) - 127);
-    return __double2ll_rn(double(x) * __longlong_as_double((long long)(shift + 1023) << 52));
-}
-
-constexpr unsigned long long sum_nan = 1, sum_plus = 2, sum_minus = 4;  // what a sum of exponent 256 has
 // `bits`: of a sum that its largest element may fill.
 __global__ void __launch_bounds__(256)
     sum_items(const Items<float> items, const unsigned* exponents, unsigned long long* sums, int64_t n, int bits) {
@@ -64,24 +54,8 @@ __global__ void __launch_bounds__(256)
 #pragma unroll
     for (int a = 0; a < ahead; a++) there[a] = at[a] < 0 ? 0 : exponents[at[a]];
 #pragma unroll
-    for (int a = 0; a < ahead; a++) {
-        const unsigned e = there[a];
-        if (at[a] < 0) continue;
-        if (e == 256) {
-            if (exponent_of(x[a]) == 256) atomicOr(sums + at[a], x[a] != x[a] ? sum_nan : x[a] > 0 ? sum_plus : sum_minus);
-            continue;
-        }
-        const long long fixed = in_units(x[a], e, bits);
-        if (fixed) atomicAdd(sums + at[a], (unsigned long long)fixed);
-    }
-}
-WISP_INLINE float sum_joined(float old, unsigned e, unsigned long long sum, int bits) {
-    if (e == 256) {
-        const float special = sum & sum_nan || (sum & sum_plus && sum & sum_minus) ? NAN : sum & sum_plus ? INFINITY : -INFINITY;
-        return old + special;
-    }
-    const int shift = bits - (int(e < 2 ? 2 : e) - 127);
-    return float(double(old) + double((long long)sum) * __longlong_as_double((long long)(1023 - shift) << 52));
+    for (int a = 0; a < ahead; a++)
+        if (at[a] >= 0) add_fixed(sums + at[a], x[a], there[a], bits);
 }
 // Every place, or the places of few elements: the first to come takes it.
 __global__ void __launch_bounds__(256)
@@ -187,6 +161,151 @@ template <int Phase> __global__ void __launch_bounds__(512) sum_lines(const Line
     }
 }
 
+// The same of whole rows of values: each place has a list of the rows that go to it, in any order, which a warp reads twice.
+// Where each row goes, and how many there are for each place.
+__global__ void __launch_bounds__(256)
+    row_places(const int64_t* index, int64_t n, int64_t step, int64_t along, int64_t size, int64_t unit, unsigned* place, unsigned* counts,
+               int64_t* origins, unsigned long long name, Report* report) {
+    const int64_t k = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (k >= n) return;
+    const int64_t at = index[k * step];
+    if (at < 0 || at >= size) {
+        if (report) report_index(report, at, size, name);
+        place[k] = ~0u;
+        return;
+    }
+    const unsigned p = unsigned(at * along / unit);
+    place[k] = p;
+    origins[p] = at * along;
+    atomicAdd(counts + p, 1u);
+}
+// Lists get their memory as their warps come: nothing depends on where they lie. ends: where each begins, at first.
+__global__ void __launch_bounds__(256) row_lists(const unsigned* counts, unsigned* ends, unsigned* taken, int64_t places) {
+    const int64_t p = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    const unsigned own = p < places ? counts[p] : 0, lane = threadIdx.x % 32;
+    unsigned upto = own;
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+        const unsigned before = __shfl_up_sync(~0u, upto, d);
+        if (lane >= d) upto += before;
+    }
+    unsigned begin = 0;
+    if (lane == 31) begin = atomicAdd(taken, upto);
+    begin = __shfl_sync(~0u, begin, 31);
+    if (p < places) ends[p] = begin + upto - own;
+}
+__global__ void __launch_bounds__(256) row_entries(const unsigned* place, unsigned* ends, unsigned* list, int64_t n) {
+    const int64_t k = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (k < n && place[k] != ~0u) list[atomicAdd(ends + place[k], 1u)] = unsigned(k);
+}
+
+struct RowSums {
+    float* out;
+    const float* values;
+    const unsigned *counts, *ends, *list;
+    const int64_t* origins;
+    int64_t places, width, value_step;
+    int bits;
+};
+// A warp a place, and all warps of the block for places of many rows. V neighbours a lane; several rows at a time if they are short.
+template <int V> __global__ void __launch_bounds__(256) sum_rows(const RowSums p) {
+    constexpr unsigned many = 256;
+    __shared__ unsigned block_exponents[8][32][V];
+    __shared__ unsigned long long block_sums[8][32][V];
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int64_t units = p.width / V;
+    unsigned across = 32;  // lanes of a row
+    while (across / 2 >= units) across /= 2;
+    const unsigned group = lane / across, groups = 32 / across;
+    const int64_t column = (int64_t(blockIdx.y) * 32 + lane % across) * V;
+    const bool inside = column < p.width;
+
+    // Rows first, first + step, ... of a list: the largest exponents, or the sums in their units.
+    auto exponents_of = [&](const unsigned* list, unsigned first, unsigned step, unsigned count, unsigned (&e)[V]) {
+        for (unsigned r = first; r < count; r += step * ahead) {
+            Vector<float, V> x[ahead];
+#pragma unroll
+            for (int a = 0; a < ahead; a++)
+                if (r + a * step < count)
+                    x[a] = *reinterpret_cast<const Vector<float, V>*>(p.values + list[r + a * step] * p.value_step + column);
+#pragma unroll
+            for (int a = 0; a < ahead; a++)
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                    if (const unsigned own = r + a * step < count ? exponent_of(x[a].at[i]) : 0; own > e[i]) e[i] = own;
+        }
+    };
+    auto sums_of = [&](const unsigned* list, unsigned first, unsigned step, unsigned count, const unsigned (&e)[V],
+                       unsigned long long (&sum)[V]) {
+        for (unsigned r = first; r < count; r += step * ahead) {
+            Vector<float, V> x[ahead];
+#pragma unroll
+            for (int a = 0; a < ahead; a++)
+                if (r + a * step < count)
+                    x[a] = *reinterpret_cast<const Vector<float, V>*>(p.values + list[r + a * step] * p.value_step + column);
+#pragma unroll
+            for (int a = 0; a < ahead; a++)
+#pragma unroll
+                for (int i = 0; i < V; i++) {
+                    if (r + a * step >= count) continue;
+                    const float v = x[a].at[i];
+                    if (e[i] == 256) sum[i] |= exponent_of(v) == 256 ? (v != v ? sum_nan : v > 0 ? sum_plus : sum_minus) : 0;
+                    else sum[i] += (unsigned long long)in_units(v, e[i], p.bits);
+                }
+        }
+    };
+    auto joined = [](unsigned e, unsigned long long a, unsigned long long b) { return e == 256 ? a | b : a + b; };
+    auto over_groups = [&](unsigned (&e)[V]) {
+        for (unsigned d = across; d < 32; d *= 2)
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                const unsigned other = __shfl_xor_sync(~0u, e[i], d);
+                e[i] = other > e[i] ? other : e[i];
+            }
+    };
+    auto write = [&](int64_t place, const unsigned (&e)[V], const unsigned long long (&sum)[V]) {
+        float* to = p.out + p.origins[place] + column;
+        for (int i = 0; i < V; i++) to[i] = sum_joined(to[i], e[i], sum[i], p.bits);
+    };
+
+    const int64_t first_place = int64_t(blockIdx.x) * 8, own = first_place + warp;
+    if (const unsigned count = own < p.places ? p.counts[own] : 0; count > 0 && count <= many) {
+        const unsigned* list = p.list + p.ends[own] - count;
+        unsigned e[V] = {};
+        unsigned long long sum[V] = {};
+        if (inside) exponents_of(list, group, groups, count, e);
+        over_groups(e);
+        if (inside) sums_of(list, group, groups, count, e, sum);
+        for (unsigned d = across; d < 32; d *= 2)
+#pragma unroll
+            for (int i = 0; i < V; i++) sum[i] = joined(e[i], sum[i], __shfl_xor_sync(~0u, sum[i], d));
+        if (inside && group == 0) write(own, e, sum);
+    }
+    for (int64_t place = first_place; place < first_place + 8 && place < p.places; place++) {
+        const unsigned count = p.counts[place];
+        if (count <= many) continue;
+        const unsigned* list = p.list + p.ends[place] - count;
+        unsigned e[V] = {};
+        unsigned long long sum[V] = {};
+        if (inside) exponents_of(list, warp * groups + group, 8 * groups, count, e);
+        over_groups(e);
+        __syncthreads();
+        for (int i = 0; i < V; i++) block_exponents[warp][lane][i] = e[i];
+        __syncthreads();
+        for (int w = 0; w < 8; w++)
+            for (int i = 0; i < V; i++) e[i] = block_exponents[w][lane][i] > e[i] ? block_exponents[w][lane][i] : e[i];
+        if (inside) sums_of(list, warp * groups + group, 8 * groups, count, e, sum);
+        for (unsigned d = across; d < 32; d *= 2)
+            for (int i = 0; i < V; i++) sum[i] = joined(e[i], sum[i], __shfl_xor_sync(~0u, sum[i], d));
+        for (int i = 0; i < V; i++) block_sums[warp][lane][i] = sum[i];
+        __syncthreads();
+        if (warp > 0 || group > 0 || !inside) continue;
+        for (int w = 1; w < 8; w++)
+            for (int i = 0; i < V; i++) sum[i] = joined(e[i], sum[i], block_sums[w][lane][i]);
+        write(place, e, sum);
+    }
+}
+
 // Sums of integers of 4 or 8 bytes need no preparation.
 template <class T> __global__ void __launch_bounds__(256) add_integers(const Items<T> items, T* out, int64_t n) {
     int64_t at[ahead];
@@ -237,6 +356,16 @@ template <int H, class T> __global__ void __launch_bounds__(256)
         }
         out[at[a]] = x[a];
     }
+}
+
+// Setting one value everywhere: no order matters.
+template <class T> __global__ void __launch_bounds__(256) set_all(const Items<T> items, T* out, int64_t n) {
+    int64_t at[ahead];
+    T x[ahead];
+    take_items(items, n, true, at, x);
+#pragma unroll
+    for (int a = 0; a < ahead; a++)
+        if (at[a] >= 0) out[at[a]] = x[a];
 }
 
 // Setting: the last element that goes to a place has it.

@@ -36,6 +36,12 @@ def _one_launch(tensors, apply):
         _core._operators["_cuda"]["end_list"]()
 
 
+def _are_plain(*lists):
+    from wisp.nn import Parameter
+
+    return all({_core.Tensor, Parameter}.issuperset(map(type, tensors)) for tensors in lists)
+
+
 def _named(function, name, text):
     function.__name__, function.__doc__ = "_foreach_" + name, text
     return function
@@ -82,6 +88,10 @@ def _ternary(name):
 
 def _lerp(name):
     def function(self, tensors1, weight):
+        # One call for all: moving averages of models do it at every step.
+        if name == "lerp_" and isinstance(weight, (int, float)) and len(self) == len(tensors1) > 0 and _are_plain(self, tensors1):
+            _one_launch(self, lambda: _core._operators[""]["_lerp_list_"](self, tensors1, weight))
+            return self
         return _apply(self, name, tensors1, _each(weight, len(self)))
 
     return _named(function, name, "Each tensor moved towards its partner.")

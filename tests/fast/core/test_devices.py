@@ -123,7 +123,7 @@ def test_gradients_follow_a_moved_leaf(virtual):
 
 KERNELS = [
     ("cuda/kernels/pointwise.cuh", "pointwise_flat<rows::gelu_row, 1, float, 4, 2, float, float, float>"),
-    ("cuda/kernels/pointwise.cuh", "pointwise_strided<rows::lgamma_row, 0, float, 1, bf16, bf16>"),
+    ("cuda/kernels/pointwise.cuh", "pointwise_strided<rows::lgamma_row, 0, float, 1, 4, bf16, bf16>"),
     ("cuda/kernels/pointwise.cuh", "pointwise_flat<rows::tanh_row, 0, c64, 2, 2, c64, c64>"),
     ("cuda/kernels/reduce.cuh", "reduce_rows<0, float, 0, float, float, 4>"),
     ("cuda/kernels/copy.cuh", "transpose<4>"),

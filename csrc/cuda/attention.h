@@ -1,0 +1,10 @@
+// Parts of the GPU's attention (csrc/kernels/attention.h).
+#pragma once
+#include "../kernels/attention.h"
+
+namespace wisp::cuda {
+
+// Forward by the library. False: nothing was done.
+bool library_attention(const AttentionArgs& arguments, const AttentionTensor& out, void* logsumexp);
+
+}  // namespace wisp::cuda

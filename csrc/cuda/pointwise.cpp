@@ -189,6 +189,15 @@ struct Waiting {
     Kernel* kernel = nullptr;
     int64_t item[list_operands] = {};  // bytes of an element; 0: takes no memory
     Device device;
+    struct Range {  // of addresses, in which all of them lie
+        const char *low, *high;
+        void clear() { low = high = nullptr; }
+        void add(const char* data, int64_t bytes) {
+            low = low && low < data ? low : data;
+            high = std::max(high, data + bytes);
+        }
+        bool meets(const char* data, int64_t bytes) const { return data < high && low < data + bytes; }
+    } written, read;
     PointwiseList list;
 };
 // A pointer: what lies in a thread's own memory must be small in a library that is opened late.
@@ -196,6 +205,10 @@ constinit thread_local Waiting* waiting = nullptr;
 
 // Whether the call writes what a waiting one reads or writes, or reads what it writes.
 bool touches_waiting(const RowCall& c, int64_t n) {
+    bool maybe = waiting->read.meets(c.operands[0].data, n * waiting->item[0]);
+    for (int k = 0; k < c.count; k++)
+        maybe = maybe || (waiting->item[k] && waiting->written.meets(c.operands[k].data, n * waiting->item[k]));
+    if (!maybe) return false;
     auto meet = [](const char* a, int64_t a_bytes, const char* b, int64_t b_bytes) { return a < b + b_bytes && b < a + a_bytes; };
     for (int i = 0; i < waiting->list.count; i++)
         for (int k = 0; k < c.count; k++) {
@@ -226,6 +239,7 @@ void let_wait(const RowCall& c, int vector, int64_t n) {
         waiting->kernel = kernel_for(c, Form::list, vector, 4);
         waiting->key = key, waiting->device = current_device();
         list.count = list.first_block[0] = 0;
+        waiting->written.clear(), waiting->read.clear();
         std::memset(static_cast<void*>(list.params), 0, sizeof list.params);
         if (c.params) std::memcpy(list.params, c.params, sizeof list.params);
         for (int k = 0; k < list_operands; k++) {
@@ -236,6 +250,9 @@ void let_wait(const RowCall& c, int vector, int64_t n) {
     }
     const int i = list.count++;
     for (int k = 0; k < list_operands; k++) list.data[i][k] = k < c.count ? c.operands[k].data : nullptr;
+    waiting->written.add(c.operands[0].data, n * waiting->item[0]);
+    for (int k = 1; k < c.count; k++)
+        if (waiting->item[k] && c.operands[k].data != c.operands[0].data) waiting->read.add(c.operands[k].data, n * waiting->item[k]);
     list.n[i] = n;
     list.first_block[i + 1] = list.first_block[i] + int(std::max<int64_t>((n / vector + 1023) / 1024, 1));
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "../autograd/whole.h"
+#include "../kernels/pointwise_call.h"
 #include "../python/registry.h"
 #include "gather.h"
 #include "ops.h"
@@ -113,6 +114,22 @@ static void check_lerp(const Tensor& x, const Tensor& end, const Arg& weight) {
     if (x.dtype() != end.dtype()) throw RuntimeError("expected dtype ", x.dtype(), " for `end` but got dtype ", end.dtype());
     if (weight.tensor && weight.tensor->dtype() != x.dtype())
         throw RuntimeError("expected dtype ", x.dtype(), " for `weight` but got dtype ", weight.tensor->dtype());
+}
+
+// The plainest case, without the steps that any other needs.
+static bool quick_lerp(const Tensor& x, const Tensor& end, const Params& params) {
+    const DType d = x.dtype();
+    if ((d != DType::f32 && d != DType::f64) || end.dtype() != d || x.device().type != DeviceType::cuda || !(x.device() == end.device()) ||
+        !x.is_contiguous() || !end.is_contiguous() || !(x.sizes() == end.sizes()) || x.storage() == end.storage() ||
+        x.storage()->read_only || x->base || x.requires_grad() || (grad_enabled() && end.requires_grad()) || noting)
+        return false;
+    OnDevice on(x.device());
+    const int64_t n = x.numel(), step = 1;
+    const kernels::PointwiseOperand own{static_cast<char*>(x.device_data()), d, &step, nullptr},
+        other{static_cast<char*>(end.device_data()), d, &step, nullptr}, operands[3] = {own, own, other};
+    kernels::pointwise().row(Pointwise::lerp_number, kernels::which_forward, d, d, operands, 3, Dims{n}, n, params.data());
+    bump_version(x);
+    return true;
 }
 
 const Operators operators = {
@@ -310,10 +327,11 @@ const Operators operators = {
     {"_lerp_list_(Tensor[] self, Tensor[] ends, Number weight)",
      [](const TensorList& self, const TensorList& ends, const Scalar& weight) {
          const Params params = params_of(weight);
-         for (size_t i = 0; i < self.size(); i++) {
-             check_lerp(self[i], ends[i], weight);
-             pointwise_(Pointwise::lerp_number, self[i], ends[i], {}, &params);
-         }
+         for (int64_t i = 0; i < int64_t(self.size()); i++)
+             if (!quick_lerp(self[i], ends[i], params)) {
+                 check_lerp(self[i], ends[i], weight);
+                 pointwise_(Pointwise::lerp_number, self[i], ends[i], {}, &params);
+             }
      },
      function},
     {"where(Tensor condition, Operand input, Operand other|y, *, Tensor? out=None)", where, function | elementwise,

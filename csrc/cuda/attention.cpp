@@ -23,6 +23,7 @@ struct Arguments {
     double scale, keep_scale;
     int heads, share, queries, keys, width, value_width, causal, mask_is_bool, dropout;
     void *pieces, *piece_logsumexp;
+    const void* kept;
 };
 
 Arguments arguments_of(const AttentionArgs& a, const AttentionTensor& out, const void* logsumexp) {
@@ -140,6 +141,23 @@ void launch_tiles(Pass pass, const AttentionArgs& a, Arguments& x) {
     launch_pieces(pass, a, x, k, grid, unsigned(p.rows * 2 / p.halves), shared, p.blocks);
 }
 
+// What dropout keeps, a bit for each weight, where that is not too much: the passes would draw each number several times.
+class KeptBits {
+public:
+    KeptBits(const AttentionArgs& a, Arguments& x) : bits_(wanted(a) ? size_t(groups(a)) * 8 + 16 : 0) {
+        if (!wanted(a)) return;
+        static Kernel* const kernel = find_kernel("cuda/kernels/attention_parts.cuh", "attention_kept");
+        const int64_t blocks = (groups(a) * 16 + 255) / 256, most = int64_t(device_info(current_device().index).multiprocessors) * 32;
+        launch_with(kernel, {unsigned(std::min(blocks, most))}, {256}, 0, x, bits_.data(), groups(a));
+        x.kept = bits_.data();
+    }
+
+private:
+    static int64_t groups(const AttentionArgs& a) { return (a.batch * a.heads * a.queries * a.keys + 63) / 64; }
+    static bool wanted(const AttentionArgs& a) { return a.dropout && groups(a) <= (int64_t(64) << 20) / 8; }
+    Scratch bits_;
+};
+
 // As kernels/attention_parts.cuh has it.
 struct PartsArguments {
     AttentionTensor from[4];
@@ -221,6 +239,7 @@ void forward(const AttentionArgs& given, const AttentionTensor& given_out, void*
     const AttentionArgs a = rows ? heads_as_rows(given) : given;
     Arguments x = arguments_of(a, rows ? heads_as_rows(given_out, a.queries) : given_out, logsumexp);
     if (!has_tiles(a, false)) return launch_plain(forward_pass, a, x);
+    const KeptBits kept(a, x);
     std::optional<FloatParts> parts;
     if (a.dtype == DType::f32) parts.emplace(a, x, false);
     launch_tiles(forward_pass, a, x);
@@ -235,7 +254,9 @@ void backward(const AttentionArgs& a, const AttentionTensor& grad, const Attenti
     Scratch product(size_t(a.batch * a.heads * a.queries * (a.dtype == DType::f64 ? 8 : 4)));
     x.product = product.data();
     const bool tiles = has_tiles(a, true);
+    std::optional<KeptBits> kept;
     std::optional<FloatParts> parts;
+    if (tiles) kept.emplace(a, x);
     if (tiles && a.dtype == DType::f32) parts.emplace(a, x, true);
     for (Pass pass : {queries_pass, keys_pass})  // the first leaves the products for the second
         tiles ? launch_tiles(pass, a, x) : launch_plain(pass, a, x);

@@ -119,6 +119,35 @@ WISP_INLINE uint32_t kept_weights(const Visibility<T>& visible, int row, int col
     static_assert(N <= 8);
     const AttentionArguments& a = visible.a;
     uint32_t bits = 0;
+    if (a.kept) {
+        auto from = [&](int q, int k) { return uint64_t(visible.first + q * int64_t(a.keys) + k); };
+        if constexpr (!Transposed) {
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const int q = row + row_of(2 * half);
+                if (q >= a.queries) continue;
+                const uint64_t e = from(q, column);
+                const uint32_t *at = a.kept + e / 32, low = at[0], middle = at[1], shift = uint32_t(e % 32);
+                const uint32_t words[2] = {__funnelshift_r(low, middle, shift), N > 4 ? __funnelshift_r(middle, at[2], shift) : 0};
+#pragma unroll
+                for (int n = 0; n < N; n++) bits |= (words[n / 4] >> (n % 4 * 8 + threadIdx.x % 4 * 2) & 3) << (n * 4 + 2 * half);
+            }
+        } else {
+            const int k = row + row_of(0);
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    const int q = column + column_of(n, i);
+                    if (q >= a.queries || k >= a.keys) continue;
+                    const uint64_t e = from(q, k);
+                    const uint32_t* at = a.kept + e / 32;
+                    const uint32_t here = __funnelshift_r(at[0], at[1], uint32_t(e % 32));
+                    bits |= (here & 1) << (n * 4 + i) | (here >> 8 & 1) << (n * 4 + 2 + i);
+                }
+        }
+        return bits;
+    }
     if constexpr (N == 8)
         if (a.keys % 64 == 0 && (!Transposed || blockDim.x == 128)) {
             const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

@@ -1,9 +1,27 @@
-// Before and after the kernels of attention.cuh: floats in the parts that the tensor cores multiply, and results for pieces of the
-// keys as one.
+// Before and after the kernels of attention.cuh: floats in the parts that the tensor cores multiply, what dropout keeps as bits, and results
+// for pieces of the keys as one.
 #include "cuda/kernels/attention_common.cuh"
 #include "cuda/kernels/mma.cuh"
 
 namespace wisp {
+
+// Bits of 64 elements are a group, whose numbers come from 16 calls of the generator; a warp makes two groups.
+__global__ void __launch_bounds__(256) attention_kept(const __grid_constant__ AttentionArguments a, uint32_t* bits, int64_t groups) {
+    uint64_t seed = a.seed, offset = a.offset;
+    if (a.moved) seed ^= a.moved[0], offset += a.moved[1];
+    const int lane = threadIdx.x % 32;
+    for (int64_t call = int64_t(blockIdx.x) * 256 + threadIdx.x; call - lane < groups * 16; call += int64_t(gridDim.x) * 256) {
+        const Words w = philox(seed, offset, uint64_t(call));
+        uint32_t words[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) words[i] = __ballot_sync(~0u, uint64_t(w.at[i]) < a.keep_below) >> (lane & 16) & 0xffff;
+        const int64_t group = call / 16;
+        if (lane % 16 == 0 && group < groups) {
+            bits[group * 2] = words[0] | words[1] << 16;
+            bits[group * 2 + 1] = words[2] | words[3] << 16;
+        }
+    }
+}
 
 // As csrc/cuda/attention.cpp fills it in.
 struct PartsArguments {

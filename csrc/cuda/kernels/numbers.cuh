@@ -112,13 +112,13 @@ template <class T> WISP_INLINE Z<T> acos(Z<T> z) { return Z<T>(T(1.5707963267948
 template <class T> WISP_INLINE Z<T> acosh(Z<T> z) { return log(z + sqrt(z + Z<T>(T(1))) * sqrt(z - Z<T>(T(1)))); }
 template <class T> WISP_INLINE Z<T> atanh(Z<T> z) { return Z<T>(T(0.5)) * (log(Z<T>(T(1)) + z) - log(Z<T>(T(1)) - z)); }
 template <class T> WISP_INLINE Z<T> atan(Z<T> z) { return over_i(atanh(times_i(z))); }
-WISP_INLINE Z<float> pow(Z<float> x, Z<float> y) {  // in double: a float's angle has too few digits to be multiplied
-    return Z<float>(pow(Z<double>(x), Z<double>(y)));
-}
 template <class T> WISP_INLINE Z<T> pow(Z<T> x, Z<T> y) {
     if (y == Z<T>(T(0))) return T(1);
     if (x == Z<T>(T(0))) return y.re > T(0) && y.im == y.im ? Z<T>(T(0)) : Z<T>(y.re < T(0) ? T(INFINITY) : T(NAN), T(NAN));
     return exp(y * log(x));
+}
+WISP_INLINE Z<float> pow(Z<float> x, Z<float> y) {  // in double: a float's angle has too few digits to be multiplied
+    return Z<float>(pow(Z<double>(x), Z<double>(y)));
 }
 template <class T> WISP_INLINE Z<T> exp2(Z<T> z) { return exp(z * Z<T>(T(0.69314718055994531))); }
 template <class T> WISP_INLINE Z<T> log2(Z<T> z) { return log(z) * Z<T>(T(1.4426950408889634)); }

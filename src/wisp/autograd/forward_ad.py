@@ -42,6 +42,12 @@ def exit_dual_level(*, level=None):
     _core._exit_dual_level(levels.pop())
 
 
+def __getattr__(name):
+    if name == "_current_level":  # how deep this thread is in levels, counted from 0
+        return len(_levels()) - 1
+    raise AttributeError(f"module 'wisp.autograd.forward_ad' has no attribute {name!r}")
+
+
 def _current(level, what):
     if level is not None:
         return level
@@ -59,6 +65,8 @@ def make_dual(tensor, tangent, *, level=None):
             raise TypeError(f"make_dual: expected {name} to be a Tensor, got {type(value).__name__}")
         if not (value.is_floating_point() or value.is_complex()):
             raise ValueError(f"Expected {name} to be floating point or complex, but got: {value.dtype}")
+    if _core._has_tangent(tangent) and _core._tangent(tangent, level) is not None:
+        raise RuntimeError("make_dual: the tangent has a forward gradient at the same level itself; use unpack_dual of it")
     return _core._make_dual(tensor, tangent, level)
 
 

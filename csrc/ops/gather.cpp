@@ -35,7 +35,8 @@ void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, cons
     if (at < 0) return;
     const std::string text =
         str(name, "(): index ", item(select(once, 0, at)).to_int(), " is out of bounds for dimension ", dim, " with size ", size);
-    if (std::strcmp(name, "index_add") == 0) throw RuntimeError(text);  // as PyTorch has it
+    // as PyTorch has it
+    if (std::strcmp(name, "index_add") == 0 || std::strstr(name, "scatter") || std::strstr(name, "gather")) throw RuntimeError(text);
     throw IndexError(text);
 }
 

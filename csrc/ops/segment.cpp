@@ -14,7 +14,7 @@ using kernels::SegmentFold;
 SegmentFold fold_named(const std::string& name) {
     constexpr const char* names[] = {"sum", "mean", "max", "min", "prod"};
     for (int i = 0; i < 5; i++)
-        if (name == names[i]) return SegmentFold(i);
+        if (name == names[i] || (name.size() == 4 && name[0] == 'a' && name.substr(1) == names[i])) return SegmentFold(i);  // amax is max
     throw RuntimeError("segment_reduce: reduce must be one of sum, mean, max, min, prod, got '", name, "'");
 }
 

@@ -28,6 +28,8 @@ class Explanation:
         self.result, self.programs = result, programs
         self.operators, self.never_made = counts["noted"], counts["never_made"]
         self.bytes, self.bytes_one_by_one = counts["bytes"], counts["bytes_one_by_one"]
+        # what PyTorch's explanation counts: Python runs every time, and nothing breaks a graph
+        self.graph_count, self.graph_break_count, self.break_reasons, self.op_count = len(programs), 0, [], self.operators
 
     def __str__(self):
         head = f"{self.operators} operators noted, {self.never_made} never made, {len(self.programs)} programs; "

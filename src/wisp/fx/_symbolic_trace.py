@@ -94,11 +94,20 @@ def _recording(function):
     return recorded
 
 
-class _Patches:
-    """Names that mean something else while a program is traced."""
+class _Patcher:
+    """Names that mean something else while a program is traced. Libraries with tracers of their own use it too."""
 
     def __init__(self):
-        self.undo = []
+        self.undo, self.methods = [], []
+
+    def patch(self, frame_dict, name, new_fn, deduplicate=True):
+        """Another function under a name of a module."""
+        self.put(frame_dict, name, new_fn)
+
+    def patch_method(self, cls, name, new_fn, deduplicate=True):
+        """Another method of a class."""
+        self.methods.append((cls, name, vars(cls).get(name)))
+        setattr(cls, name, new_fn)
 
     def put(self, owner, name, value):
         absent = name not in owner
@@ -109,11 +118,36 @@ class _Patches:
         return self
 
     def __exit__(self, *details):
+        for cls, name, value in reversed(self.methods):
+            if value is None:
+                delattr(cls, name)
+            else:
+                setattr(cls, name, value)
         for owner, name, value, absent in reversed(self.undo):
             if absent:
                 del owner[name]
             else:
                 owner[name] = value
+
+
+class ScriptObject:
+    """An object of TorchScript's: there are none."""
+
+
+FunctionType = types.FunctionType
+_orig_module_call, _orig_module_getattr = nn.Module.__call__, nn.Module.__getattr__
+
+
+def _autowrap_check(patcher, frame_dict, function_ids):
+    """Let functions that are to be steps be ones in a module, too."""
+    for name, value in list(frame_dict.items()):
+        if id(value) in function_ids and not name.startswith("_") and callable(value):
+            patcher.put(frame_dict, name, _recording(value))
+
+
+def _patch_wrapped_functions(patcher):
+    """Let the functions that `wrap` was told, and Wisp's own, be steps."""
+    Tracer()._wrap_functions(patcher)
 
 
 class ProxyableClassMeta(type):
@@ -135,6 +169,7 @@ class Tracer(TracerBase):
 
     def __init__(self, autowrap_modules=(math,), autowrap_functions=(), param_shapes_constant=False):
         self._modules, self._functions = tuple(autowrap_modules), tuple(autowrap_functions)
+        self._autowrap_search, self._autowrap_function_ids = list(self._modules), {id(f) for f in self._functions}
         self.param_shapes_constant = param_shapes_constant
         self.root, self.graph, self.tensor_attrs, self._attributes = None, None, {}, {}
         self.module_stack, self.submodule_paths = {}, None
@@ -144,7 +179,7 @@ class Tracer(TracerBase):
         memo[id(self)] = copied
         for name, value in vars(self).items():
             # modules of Python cannot be copied, and functions need not be
-            copied.__dict__[name] = value if name in ("_modules", "_functions") else deepcopy(value, memo)
+            copied.__dict__[name] = value if name in ("_modules", "_functions", "_autowrap_search") else deepcopy(value, memo)
         return copied
 
     def is_leaf_module(self, m, module_qualified_name):
@@ -344,7 +379,7 @@ class Tracer(TracerBase):
             value = get(module, name)
             return self.getattr(name, value, cache) if isinstance(value, wisp.Tensor) else value
 
-        with _Patches() as patches:
+        with _Patcher() as patches:
             self._wrap_functions(patches)
             nn.Module.__call__, nn.Module.__getattribute__ = call_module, get_attribute
             try:
@@ -364,7 +399,8 @@ class Tracer(TracerBase):
                 if python and not name.startswith("_") and name not in ("is_tensor", "typename"):
                     patches.put(vars(place), name, _recording(value))
         functions = {id(place[name]) for place, name in _wrapped if name in place}
-        graphs = {id(m): type(m).forward.__globals__ for m in self.root.modules() if isinstance(m, GraphModule)}
+        modules = () if self.root is None else self.root.modules()
+        graphs = {id(m): type(m).forward.__globals__ for m in modules if isinstance(m, GraphModule)}
         again = [(place, name) for place in graphs.values() for name, value in place.items() if id(value) in functions]
         for place, name in [*_wrapped, *again]:
             value = place.get(name, getattr(builtins, name, None))

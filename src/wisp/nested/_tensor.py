@@ -128,6 +128,10 @@ class NestedTensor(Holder, _core.Tensor):
         """None: the parts lie without holes between them."""
         return None
 
+    def _nested_tensor_size(self):
+        """The shapes of the parts, a row each."""
+        return wisp.tensor([list(shape) for shape in self._shapes], dtype=wisp.int64)
+
     def _part_lengths(self):
         return [shape[self._ragged - 1] for shape in self._shapes]
 

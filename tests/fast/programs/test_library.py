@@ -256,3 +256,20 @@ except AssertionError:
     print("differ")
 """
     assert ran(code).strip() == "[[0, 1], [4, 9], [16]] 3 True\ndiffer"
+
+
+def test_what_torch_geometric_asks_for():
+    assert wisp._segment_reduce(wisp.tensor([1.0, 5.0, 3.0]), "amax", offsets=wisp.tensor([0, 2, 3])).tolist() == [5, 3]
+    with pytest.raises(RuntimeError, match="index 5 is out of bounds for dimension 0 with size 3"):
+        wisp.zeros(3).scatter_add(0, wisp.tensor([5]), wisp.ones(1))
+    batch = wisp.nested.nested_tensor([wisp.ones(2, 3), wisp.ones(4, 3)])
+    assert batch._nested_tensor_size().tolist() == [[2, 3], [4, 3]]
+
+    class Joining(wisp.utils.data.DataLoader):  # its own collate_fn, and empty so far
+        def __init__(self):
+            super().__init__(range(4), 2, collate_fn=self)
+
+        def __call__(self, items):
+            return sum(items)
+
+    assert list(Joining()) == [1, 5]

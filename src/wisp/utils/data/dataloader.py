@@ -185,7 +185,7 @@ class DataLoader:
         self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
         self.in_order = in_order
         batched = batch_size is not None or batch_sampler is not None
-        self.collate_fn = collate_fn or (default_collate if batched else default_convert)
+        self.collate_fn = collate_fn if collate_fn is not None else default_collate if batched else default_convert
         self.persistent_workers, self.multiprocessing_context = persistent_workers, multiprocessing_context
         self._workers = self._told_length = None
         self._iterable = iterable

@@ -17,8 +17,8 @@ MODULES = set(
 )
 TABLES = set(
     """
-    _custom_ops _dynamo _functorch _guards _inductor _logging _six _subclasses _tensor_str _weights_only_unpickler mps mtia package
-    quantization xpu""".split()
+    _custom_ops _dynamo _functorch _guards _inductor _logging _six _subclasses _tensor_str _vmap_internals _weights_only_unpickler mps mtia
+    package quantization xpu""".split()
 )
 PARENTS = {"_C"}  # files with tables below them
 NAMES = MODULES | TABLES

@@ -30,6 +30,7 @@ INNER = {
             "_get_name": Answer("The name of a function.", None, "func", "getattr(func, '__name__', repr(func))"),
         },
     ),
+    "_vmap_internals": ("Inner path of `vmap`.", {"_vmap": From("wisp.func", "vmap"), "vmap": From("wisp.func")}),
     "_functorch.apis": ("Inner path of `vmap` and `grad`.", same("vmap grad grad_and_value", From("wisp.func"))),
     "_functorch.eager_transforms": (
         "Inner path of `torch.func`.",
@@ -48,6 +49,14 @@ INNER = {
     ),
     "_functorch.functional_call": ("Inner path of `torch.func`.", same("functional_call stack_module_state", From("wisp.func"))),
     "_functorch.config": ("Settings of a compiler.", {}),
+    "_C._functions": ("Functions for tests of the graph.", same("DelayedError UndefinedGrad", From("wisp.autograd._inner"))),
+    "_C._autograd": (
+        "Inner names of autograd.",
+        {
+            "_saved_tensors_hooks_is_enabled": From("wisp.autograd._inner"),
+            "_saved_tensors_hooks_disable": From("wisp._core", "_set_saved_tensors_hooks_disabled"),
+        },
+    ),
     "_C._functorch": (
         "Inner parts of `torch.func`.",
         {

@@ -6,6 +6,17 @@ from wisp import _core, _reference
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 
+def _construct_standard_basis_for(tensors, tensor_numels):
+    """The rows of the identity matrix of all elements, cut into one matrix for each tensor."""
+    chunks, start = [], 0
+    for tensor, count in zip(tensors, tensor_numels):
+        chunk = tensor.new_zeros(sum(tensor_numels), count)
+        chunk.diagonal(start).fill_(1)
+        chunks.append(chunk)
+        start -= count
+    return tuple(chunks)
+
+
 def _as_tuple(value, what, function):
     """-> (was it a tuple, the tuple)."""
     values = value if isinstance(value, tuple) else (value,)

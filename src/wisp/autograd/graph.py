@@ -45,6 +45,9 @@ def increment_version(tensor):
         _core._increment_version(item)
 
 
+_active = threading.local()  # .depth: how many contexts of hooks this thread is in
+
+
 class saved_tensors_hooks:
     """Inside, `pack_hook(tensor)` decides what is kept of each tensor saved for backward, and `unpack_hook` brings it
     back when it is needed."""
@@ -54,8 +57,10 @@ class saved_tensors_hooks:
 
     def __enter__(self):
         _core._push_saved_tensors_hooks(self.pack_hook, self.unpack_hook)
+        _active.depth = getattr(_active, "depth", 0) + 1
 
     def __exit__(self, *_):
+        _active.depth -= 1
         _core._pop_saved_tensors_hooks()
 
 
@@ -85,6 +90,8 @@ _disabled = None  # the message of the innermost `disable_saved_tensors_hooks`
 def disable_saved_tensors_hooks(error_message):
     """Inside, using `saved_tensors_hooks` is an error with this message."""
     global _disabled
+    if getattr(_active, "depth", 0):
+        raise RuntimeError(error_message)  # hooks are in use already
     before, _disabled = _disabled, error_message
     _core._set_saved_tensors_hooks_disabled(error_message)
     try:

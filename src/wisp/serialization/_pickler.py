@@ -148,7 +148,7 @@ class _Reducer:
     def _claim(self, elements):
         """A file has one dtype for a memory, as PyTorch's do."""
         place = elements._storage_ptr()
-        if place and self.dtypes.setdefault(place, elements.dtype) != elements.dtype:
+        if elements.numel() and place and self.dtypes.setdefault(place, elements.dtype) != elements.dtype:
             raise RuntimeError(
                 "Cannot save multiple tensors or storages that view the same data as different types "
                 f"({self.dtypes[place]} and {elements.dtype}): clone() one of them"

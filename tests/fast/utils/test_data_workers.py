@@ -584,3 +584,23 @@ def test_a_sampler_of_many_draws_as_it_goes():
     sampler = data.RandomSampler(range(100), replacement=True, num_samples=int(1e10))
     loader = data.DataLoader(Squares(100), 4, sampler=sampler)
     assert len(next(iter(loader))[0]) == 4 and len(loader) == 2_500_000_000
+
+
+class Numbered:
+    worker = None
+
+    def begin(self, worker):
+        self.worker = worker
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return self.worker
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_a_method_of_the_dataset_begins_the_worker_that_has_it(start):
+    numbered = Numbered()
+    batches = list(data.DataLoader(numbered, num_workers=1, worker_init_fn=numbered.begin, multiprocessing_context=start))
+    assert [b.item() for b in batches] == [0] * 4 and numbered.worker is None

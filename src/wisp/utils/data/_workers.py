@@ -128,6 +128,13 @@ def _generators():
     return random.getstate(), words[1].tobytes(), words[2:], wisp.get_rng_state().tolist()
 
 
+class _OfDataset:
+    """Stands for a method of the dataset, on the way to a worker that has one of its own."""
+
+    def __init__(self, function):
+        self.function = function
+
+
 def _work(channel, board, worker_id, settings, dataset, first_seed):
     """The main function of a worker: answers each task with (seed, number, kind, content)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends us
@@ -151,7 +158,10 @@ def _work(channel, board, worker_id, settings, dataset, first_seed):
         try:
             if settings["init"] is not None:
                 before = _generators()
-                settings["init"](worker_id)
+                if isinstance(settings["init"], _OfDataset):
+                    settings["init"].function(dataset, worker_id)
+                else:
+                    settings["init"](worker_id)
                 settings["seeded"] = _generators() == before  # a program that seeds its workers means it
         except Exception as error:
             failed = _failure(error, worker_id)
@@ -235,6 +245,8 @@ class Workers:
             pass  # reports will not know the index
         self.board = board
         cargo = loader.dataset if forked else Shipment(loader.dataset)
+        if not forked and getattr(settings["init"], "__self__", None) is loader.dataset:
+            settings["init"] = _OfDataset(settings["init"].__func__)  # it would arrive with a copy of its own
         # Ctrl-C while a worker starts would make it speak up too: it begins with the signal blocked.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:

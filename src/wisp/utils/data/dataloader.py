@@ -434,7 +434,7 @@ class _Iterator:
                 "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.", stacklevel=3
             )
         self._out_of_order = loader.num_workers > 0 and not loader.in_order and not loader._iterable
-        self._batches = loader._batches(position)
+        self._batches = self._made_by = loader._batches(position)
         if self._pin and loader.num_workers > 0:
             self._batches, self._pin = _PinThread(self._batches), False
 
@@ -505,6 +505,11 @@ class _MultiProcessingDataLoaderIter(_OfLoader):
     """The batches that workers make."""
 
     _workers_status = property(lambda self: [True] * self._loader.num_workers)
+    _workers = property(lambda self: list(self._processes_of()), doc="The processes.")
+
+    def _processes_of(self):
+        workers = getattr(self._made_by, "workers", None)
+        return workers.processes if workers is not None else ()
 
     def _shutdown_workers(self):
         """Nothing to do: workers end with the iterator, or are kept by the loader."""

@@ -139,30 +139,42 @@ struct Output {
     bool read_later = false;  // by a note that is not run yet
 };
 
-// Takes from the tape what has to run, in order.
+// Takes from the tape what has to run, in order. `mine` comes empty.
 void take(const Storage* asked, std::vector<Note>& mine, std::vector<Reader>& read, std::vector<Output>& outputs) {
-    const std::vector<bool> wanted = asked ? wanted_for(asked) : std::vector<bool>(notes.size(), true);
-    std::vector<Note> rest;
-    std::vector<uint32_t> place(notes.size());
+    std::vector<bool> wanted;
+    if (asked && notes.size() > 1) wanted = wanted_for(asked);
     std::vector<Storage*> used;  // by the rest
-    for (size_t i = 0; i < notes.size(); i++) {
-        Note& n = notes[i];
-        place[i] = uint32_t(wanted[i] ? mine.size() : rest.size());
-        for (Operand& o : n.operands) {
-            if (o.kind == Operand::noted && !wanted[i] && wanted[o.note]) {
-                o.kind = Operand::memory;
-                o.storage = mine[place[o.note]].out;
-            } else if (o.kind == Operand::noted) {
-                o.note = place[o.note];
-            }
-            if (o.kind == Operand::memory && !wanted[i]) used.push_back(o.storage);
-        }
-        if (!wanted[i] && n.out) n.out->note = place[i];
-        (wanted[i] ? mine : rest).push_back(std::move(n));
-    }
-    std::sort(used.begin(), used.end());
-    auto is_used = [&](Storage* s) { return std::binary_search(used.begin(), used.end(), s); };
     std::vector<Reader> stay;
+    if (std::find(wanted.begin(), wanted.end(), false) == wanted.end()) {
+        mine.swap(notes);
+        read.swap(readers);
+    } else {
+        std::vector<uint32_t> place(notes.size());
+        uint32_t rest = 0;
+        for (size_t i = 0; i < notes.size(); i++) {
+            Note& n = notes[i];
+            place[i] = wanted[i] ? uint32_t(mine.size()) : rest;
+            for (Operand& o : n.operands) {
+                if (o.kind == Operand::noted && !wanted[i] && wanted[o.note]) {
+                    o.kind = Operand::memory;
+                    o.storage = mine[place[o.note]].out;
+                } else if (o.kind == Operand::noted) {
+                    o.note = place[o.note];
+                }
+                if (o.kind == Operand::memory && !wanted[i]) used.push_back(o.storage);
+            }
+            if (wanted[i]) {
+                mine.push_back(std::move(n));
+                continue;
+            }
+            if (n.out) n.out->note = rest;
+            if (rest != i) notes[rest] = std::move(n);
+            rest++;
+        }
+        notes.resize(rest);
+        std::sort(used.begin(), used.end());
+    }
+    auto is_used = [&](Storage* s) { return std::binary_search(used.begin(), used.end(), s); };
     for (const Reader& r : readers) (is_used(r.storage) ? stay : read).push_back(r);
     // From here on another thread may drop a tensor whose values are being made.
     for (const Note& n : mine) {
@@ -174,14 +186,14 @@ void take(const Storage* asked, std::vector<Note>& mine, std::vector<Reader>& re
         n.out->retain();
         stay.push_back({n.out, n.out->version});
     }
-    notes = std::move(rest);
-    readers = std::move(stay);
+    readers.swap(stay);
 }
 
 void run_for(Storage* asked) {
     if (notes.empty() && readers.empty()) return;
     lock_running();
-    std::vector<Note> mine;
+    static std::vector<Note> spare;  // memory for notes
+    std::vector<Note> mine = std::move(spare);
     std::vector<Reader> read;
     std::vector<Output> outputs;
     take(asked, mine, read, outputs);
@@ -219,6 +231,8 @@ void run_for(Storage* asked) {
         throw;
     }
     end();
+    mine.clear();
+    spare = std::move(mine);
 }
 
 }  // namespace

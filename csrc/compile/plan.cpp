@@ -73,6 +73,12 @@ struct Group {
     std::vector<uint32_t> notes;
     Program program;
     std::vector<const Storage*> reads;
+    struct Copy {
+        uint32_t note;
+        bool by_row;
+        int value;
+    };
+    std::vector<Copy> copies;  // casts that were made again in it
 };
 
 struct Placed {
@@ -91,9 +97,10 @@ public:
 
     void run() {
         find_needed();
+        find_repeated();
         for (uint32_t i = 0; i < notes_.size(); i++) {
-            if (needed_[i]) place(i);
-            else counts.dead++;
+            if (!needed_[i]) counts.dead++;
+            else if (!repeated_[i]) place(i);
         }
         int64_t work = 0;
         for (Group& g : groups_) {
@@ -130,6 +137,22 @@ private:
         }
     }
 
+    // Casts of memory that nobody keeps, and that are used as they are: every program that needs one makes it.
+    void find_repeated() {
+        repeated_.resize(notes_.size());
+        for (size_t i = 0; i < notes_.size(); i++) {
+            const Note& n = notes_[i];
+            repeated_[i] = n.step.kind == StepKind::cast && !n.out && n.operands[0].kind == Operand::memory;
+            for (const Operand& o : n.operands)
+                if (o.kind == Operand::noted && repeated_[o.note]) {
+                    const Layout& made = notes_[o.note].layout;
+                    repeated_[o.note] =
+                        !n.reduced && o.layout.offset == 0 && o.layout.sizes == made.sizes && o.layout.strides == made.strides;
+                }
+        }
+    }
+    bool is_repeated(const Operand& o) const { return o.kind == Operand::noted && repeated_[o.note]; }
+
     // The value of a note as an operand that has these strides in the group's shape (of its rows, for a step by row); -1: not there.
     int value_in(int group, const Operand& o, const Dims& strides, bool by_row) const {
         const Placed& p = placed_[o.note];
@@ -141,6 +164,7 @@ private:
         return strides[rows] == 0 && is_dense(sizes, strides, rows) ? p.value : -1;
     }
 
+    static bool reads(const Group& g, const Storage* s) { return std::find(g.reads.begin(), g.reads.end(), s) != g.reads.end(); }
     static bool takes_parameters(const ProgramStep& s) { return s.has_params || s.kind == StepKind::reduce; }
     static bool has_room(const Group& g, const Note& n) {
         const Program& p = g.program;
@@ -163,12 +187,14 @@ private:
         bool shares = false;
         for (int k = 0; k < n.step.count; k++) {
             const Operand& o = n.operands[k];
-            if (o.kind == Operand::noted) {
+            if (is_repeated(o)) {
+                shares |= !by_row && reads(group, notes_[o.note].operands[0].storage);
+            } else if (o.kind == Operand::noted) {
                 const bool here = value_in(g, o, space.strides_of(o, operand_sizes), by_row) >= 0;
                 if (!here && placed_[o.note].group >= g) return false;
                 shares |= here;
             } else if (o.kind == Operand::memory && !by_row) {
-                shares |= std::find(group.reads.begin(), group.reads.end(), o.storage) != group.reads.end();
+                shares |= reads(group, o.storage);
             }
         }
         return shares;
@@ -230,6 +256,7 @@ private:
 
     int operand(int group, const Operand& o, const Space& space, const Dims& sizes, bool by_row) {
         if (o.kind == Operand::absent) return -1;
+        if (is_repeated(o)) return cast_again(group, o.note, space, sizes, by_row);
         Group& g = groups_[size_t(group)];
         ProgramInput input;
         input.dtype = o.dtype;
@@ -251,6 +278,19 @@ private:
                 return int(k);
         inputs.push_back(input);
         return int(inputs.size()) - 1;
+    }
+
+    int cast_again(int group, uint32_t note, const Space& space, const Dims& sizes, bool by_row) {
+        for (const Group::Copy& c : groups_[size_t(group)].copies)
+            if (c.note == note && c.by_row == by_row) return c.value;
+        ProgramStep step = notes_[note].step;
+        step.in[0] = operand(group, notes_[note].operands[0], space, sizes, by_row);
+        step.by_row = by_row;
+        Group& g = groups_[size_t(group)];
+        const int value = first_step + int(g.program.steps.size());
+        g.program.steps.push_back(step);
+        g.copies.push_back({note, by_row, value});
+        return value;
     }
 
     // Where the value of a note of an earlier program is, in memory of our own if its tensor is gone.
@@ -305,7 +345,7 @@ private:
 
     std::vector<Note>& notes_;
     std::vector<Placed> placed_;
-    std::vector<bool> needed_;
+    std::vector<bool> needed_, repeated_;
     std::vector<Group> groups_;
     std::vector<Storage*> temporaries_;
 };

@@ -139,33 +139,69 @@ struct Output {
     bool read_later = false;  // by a note that is not run yet
 };
 
+enum class Fate : uint8_t {
+    stays,
+    runs,
+    runs_and_stays,  // those that run now get its value, and memory for it can wait
+};
+
+// A wider copy of values that are kept anyway is made again when it is needed, rather than kept: what backward saves of a norm that
+// is computed in float is half as much then.
+bool is_cheap(const Note& n) {
+    if (n.step.kind != kernels::StepKind::cast || !n.out) return false;
+    const Operand& o = n.operands[0];
+    return item_size(n.step.result) > item_size(o.dtype) && (o.kind == Operand::memory || notes[o.note].out);
+}
+
+std::vector<Fate> fates(const Storage* asked) {
+    if (!asked || notes.size() < 2) return std::vector<Fate>(notes.size(), Fate::runs);
+    const std::vector<bool> wanted = wanted_for(asked);
+    const uint32_t made = is_pending(asked) ? asked->note : no_note;
+    std::vector<bool> used(notes.size());  // by those that run
+    std::vector<Fate> fate(notes.size(), Fate::stays);
+    for (size_t i = notes.size(); i-- > 0;) {
+        const Note& n = notes[i];
+        if (!wanted[i]) continue;
+        const bool can_wait = i != made && is_cheap(n) && n.operands[0].storage != asked && n.operands[0].note != made;
+        fate[i] = !can_wait ? Fate::runs : used[i] ? Fate::runs_and_stays : Fate::stays;
+        if (fate[i] == Fate::stays) continue;
+        for (const Operand& o : n.operands)
+            if (o.kind == Operand::noted) used[o.note] = true;
+    }
+    return fate;
+}
+
 // Takes from the tape what has to run, in order. `mine` comes empty.
 void take(const Storage* asked, std::vector<Note>& mine, std::vector<Reader>& read, std::vector<Output>& outputs) {
-    std::vector<bool> wanted;
-    if (asked && notes.size() > 1) wanted = wanted_for(asked);
+    const std::vector<Fate> fate = fates(asked);
     std::vector<Storage*> used;  // by the rest
     std::vector<Reader> stay;
-    if (std::find(wanted.begin(), wanted.end(), false) == wanted.end()) {
+    if (std::all_of(fate.begin(), fate.end(), [](Fate f) { return f == Fate::runs; })) {
         mine.swap(notes);
         read.swap(readers);
     } else {
-        std::vector<uint32_t> place(notes.size());
+        std::vector<uint32_t> place(notes.size()), place_in_rest(notes.size());
         uint32_t rest = 0;
         for (size_t i = 0; i < notes.size(); i++) {
             Note& n = notes[i];
-            place[i] = wanted[i] ? uint32_t(mine.size()) : rest;
+            if (fate[i] != Fate::stays) {
+                place[i] = uint32_t(mine.size());
+                Note& now = mine.emplace_back(n);
+                if (fate[i] == Fate::runs_and_stays) now.out = nullptr;
+                for (Operand& o : now.operands)
+                    if (o.kind == Operand::noted) o.note = place[o.note];
+            }
+            if (fate[i] == Fate::runs) continue;
+            place_in_rest[i] = rest;
             for (Operand& o : n.operands) {
-                if (o.kind == Operand::noted && !wanted[i] && wanted[o.note]) {
+                if (o.kind == Operand::noted && fate[o.note] == Fate::runs) {
                     o.kind = Operand::memory;
                     o.storage = mine[place[o.note]].out;
+                    o.note = no_note;
                 } else if (o.kind == Operand::noted) {
-                    o.note = place[o.note];
+                    o.note = place_in_rest[o.note];
                 }
-                if (o.kind == Operand::memory && !wanted[i]) used.push_back(o.storage);
-            }
-            if (wanted[i]) {
-                mine.push_back(std::move(n));
-                continue;
+                if (o.kind == Operand::memory) used.push_back(o.storage);
             }
             if (n.out) n.out->note = rest;
             if (rest != i) notes[rest] = std::move(n);

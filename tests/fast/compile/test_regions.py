@@ -92,6 +92,31 @@ def test_what_is_not_asked_for_waits():
     assert counts["runs"] == 4 and counts["programs"] == 4
 
 
+def test_wider_copies_are_made_again_rather_than_kept():
+    x = wisp.randn(50, 200).bfloat16().requires_grad_()
+    w = wisp.randn(200, 64).bfloat16()
+
+    def step(x, write=False):
+        y = x * 2
+        h = y.float()  # saved for backward, where it is made again
+        z = (h * wisp.rsqrt(h.square().mean(-1, keepdim=True))).bfloat16()
+        out = z @ w
+        if write:
+            with wisp.no_grad():
+                y.zero_()  # what reads y runs first
+        (g,) = wisp.autograd.grad(out.float().square().sum(), x)
+        return out, g, h.detach() + 1
+
+    rows = wisp.randn(50, 1).bfloat16()
+    f = lambda x, r: (x.float() * (x.float().mean(-1, keepdim=True) + r.float())) * r.float()  # noqa: E731
+    assert same(f(x, rows).detach(), wisp.compile(f)(x, rows).detach())
+    for write in (False, True):
+        told = wisp.compiler.explain(step)(x, write)
+        assert all(same(a.detach(), b) for a, b in zip(step(x, write), told.result))
+    forward = wisp.compiler.explain(lambda: step(x)[0])().programs[0]
+    assert forward.operators[:3] == ["mul", "to float32", "square"] and forward.written == 2 * (2 * 50 * 200) + 4 * 50
+
+
 def test_writes_do_not_reach_earlier_readers():
     def f(x):
         y = x * 2

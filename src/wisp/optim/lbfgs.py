@@ -94,6 +94,10 @@ def _strong_wolfe(evaluate, t, largest, start, change, most, c1=1e-4, c2=0.9):
     return bracket[low if len(bracket) > 1 else 0], evaluations
 
 
+def _number_of(loss):
+    return loss.item() if isinstance(loss, wisp.Tensor) else float(loss)
+
+
 class LBFGS(Optimizer):
     """L-BFGS: a full-batch method that estimates curvature from the last `history_size` steps.
 
@@ -174,7 +178,7 @@ class LBFGS(Optimizer):
                 return closure()
 
         first_loss = evaluate()
-        loss, evaluations = float(first_loss), 1
+        loss, evaluations = _number_of(first_loss), 1
         state["func_evals"] += 1
         gradient = self._flat_gradient()
         if gradient.abs().max() <= tolerance:
@@ -199,7 +203,7 @@ class LBFGS(Optimizer):
 
                 def probe(length, direction=direction, origin=origin):
                     self._move(length, direction)
-                    value, slopes = float(evaluate()), self._flat_gradient()
+                    value, slopes = _number_of(evaluate()), self._flat_gradient()
                     for p, before in zip(self._params, origin):
                         p.copy_(before)
                     return _Point(length, value, slopes, slopes.dot(direction))
@@ -213,7 +217,7 @@ class LBFGS(Optimizer):
             else:
                 self._move(t, direction)
                 if iteration != max_iter:  # the loss after the last step is not needed
-                    loss, gradient, used = float(evaluate()), self._flat_gradient(), 1
+                    loss, gradient, used = _number_of(evaluate()), self._flat_gradient(), 1
             evaluations += used
             state["func_evals"] += used
             if (

@@ -38,6 +38,8 @@ from wisp.serialization._storages import (
     persistent,
     placement,
     read_storage,
+    skip_data,
+    skipping,
     swapped,
 )
 from wisp.serialization._unpickle import Unpickler, brief
@@ -62,6 +64,7 @@ __all__ = [
     "set_crc32_options",
     "set_default_load_endianness",
     "set_default_mmap_options",
+    "skip_data",
 ]
 
 _ALIGNMENT = 64
@@ -161,6 +164,11 @@ def _freed_aside(path):
                 os.close(old)
 
 
+def _written(storage):
+    content = storage.content()
+    return memoryview(bytes(content.nbytes)) if skipping() else bytes_of(content)
+
+
 def _write_archive(obj, file, name, protocol):
     data, storages = pickled(obj, protocol)
     entries = [
@@ -169,7 +177,7 @@ def _write_archive(obj, file, name, protocol):
         (".storage_alignment", str(_ALIGNMENT).encode()),
         ("byteorder", sys.byteorder.encode()),
     ]
-    entries += [(f"data/{storage.key}", bytes_of(storage.content())) for storage in storages]
+    entries += [(f"data/{storage.key}", _written(storage)) for storage in storages]
     entries.append(("version", b"3\n"))
     write_archive(file, [(f"{name}/{entry}", content) for entry, content in entries], _ALIGNMENT, _crc[0])
 

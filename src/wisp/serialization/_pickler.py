@@ -8,9 +8,11 @@ import sys
 import threading
 import types
 import uuid
+import warnings
 
 import wisp
 from wisp.serialization._names import STORAGES
+from wisp.serialization._storages import skipping
 
 __all__ = ["pickled"]
 
@@ -202,6 +204,11 @@ class _Reducer:
         return (*reduced[:2], state, *reduced[3:])
 
     def _reduce_tensor(self, tensor):
+        if skipping():
+            if tensor.is_nested:
+                raise RuntimeError("Cannot serialize nested tensor under skip_data context manager")
+            if tensor.is_meta:
+                warnings.warn("Serializing tensors on the meta device under skip_data context manager is a no-op", stacklevel=2)
         if tensor.layout is not wisp.strided:
             parts = [*tensor._index, tensor._sparse_values.detach(), wisp.Size(tensor.shape)]
             self.alive.append(parts)

@@ -444,3 +444,23 @@ def test_one_memory_is_saved_as_one_dtype():
     with pytest.raises(RuntimeError, match="view the same data as different types"):
         wisp.save([z, z.imag], io.BytesIO())
     wisp.save([z, z.imag.clone()], io.BytesIO())
+
+
+def test_data_can_be_left_out():
+    state = {"w": wisp.arange(4.0), "b": wisp.ones(2, dtype=wisp.int64)}
+    for legacy in (False, True):
+        full = io.BytesIO()
+        wisp.save(state, full, _use_new_zipfile_serialization=not legacy)
+        full.seek(0)
+        with wisp.serialization.skip_data():
+            loaded = wisp.load(full)
+        assert loaded["w"].tolist() == [0.0] * 4 and loaded["b"].tolist() == [0, 0]
+        full.seek(0)
+        assert wisp.load(full)["w"].tolist() == [0.0, 1.0, 2.0, 3.0]
+    empty = io.BytesIO()
+    with wisp.serialization.skip_data():
+        wisp.save(state, empty)
+        with pytest.warns(UserWarning, match="meta device under skip_data"):
+            wisp.save(wisp.ones(1, device="meta"), io.BytesIO())
+    empty.seek(0)
+    assert wisp.load(empty)["b"].tolist() == [0, 0]

@@ -59,12 +59,30 @@ void must_lie_within(const Tensor& t, double low, double high, const char* messa
 
 DType sampled_dtype(DType d) { return is_reduced(d) ? DType::f32 : d; }
 
+// The largest number of a short type that is less than `to`.
+double below(DType d, double to) {
+    const int bits = d == DType::f16 ? 11 : 8;
+    const double tiny = std::ldexp(1, d == DType::f16 ? -24 : -133);
+    if (to == 0) return -tiny;
+    int exponent;
+    const double part = std::frexp(to, &exponent);
+    const double spacing = std::max(std::ldexp(1, exponent - bits), tiny), rounded = std::nearbyint(to / spacing) * spacing;
+    if (rounded < to) return rounded;
+    return rounded - (part == 0.5 ? std::max(spacing / 2, tiny) : spacing);
+}
+
 void uniform_values(const Tensor& self, double from, double to, Generator& g) {
     OnDevice on(self.device());
     const kernels::RandomStream stream = draw(g);
     fill_values(self, sampled_dtype(self.dtype()), [&](const Tensor& t) {
         const int64_t n = t.numel() * (is_complex(t.dtype()) ? 2 : 1);
         if (!is_reduced(self.dtype())) return uniform_fill(t.device_data(), n, real_of(t.dtype()), stream, from, to - from);
+        if (!(from == 0 && to == 1) && from < to) {  // all values of the short type that lie in the range
+            uniform_fill(t.device_data(), n, DType::f32, stream, from, to - from);
+            GradMode off(false);
+            copy_values(t, minimum(t, scalar_tensor(Scalar(std::max(from, below(self.dtype(), to))), DType::f32)));
+            return;
+        }
         // As many bits as the short type holds: rounding more of them could give `to` itself.
         uniform_fill(t.device_data(), n, DType::f32, stream, 0, 1);
         GradMode off(false);

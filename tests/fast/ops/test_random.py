@@ -200,3 +200,13 @@ def test_errors(call, error, message):
     with pytest.raises(error) as info:
         call()
     assert str(info.value) == message
+
+
+@pytest.mark.parametrize("dtype, least", [(wisp.bfloat16, 1000), (wisp.float16, 4000)])
+def test_uniform_of_short_types_has_all_their_values_and_not_the_end(dtype, least):
+    x = wisp.empty(10000, dtype=dtype).uniform_(-100, 100)
+    assert x.unique().numel() > least and abs(x.float().mean().item()) < 3
+    for low, high in ((3, 4), (-2, -1), (-1, 0), (0, 2)):
+        x = wisp.empty(100000, dtype=dtype).uniform_(low, high).float()
+        assert low <= x.min() and x.max() < high and abs(x.mean() - (low + high) / 2) < 0.01
+    assert (wisp.empty(3, dtype=dtype).uniform_(5, 5) == 5).all()

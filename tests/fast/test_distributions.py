@@ -151,3 +151,14 @@ def test_cached_transform():
     x = wisp.tensor([1.0, 2.0])
     y = t(x)
     assert t(x) is y and t.inv(y) is x and t.inv.inv is t
+
+
+def test_a_subclass_with_parts_of_its_own_must_define_expand():
+    class Named(wisp.distributions.Normal):
+        def __init__(self, loc, scale, name):
+            super().__init__(loc, scale)
+            self.name = name
+
+    with pytest.raises(NotImplementedError, match="custom __init__"):
+        Named(wisp.zeros(2), wisp.ones(2), "x").expand([3, 2])
+    assert wisp.distributions.Chi2(wisp.ones(2)).expand([3, 2]).batch_shape == (3, 2)

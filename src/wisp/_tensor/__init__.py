@@ -472,5 +472,6 @@ def install():
     methods["_make_wrapper_subclass"] = staticmethod(_make_wrapper_subclass)
     methods["__init_subclass__"] = classmethod(_init_subclass)
     methods["__cuda_array_interface__"] = property(methods["__cuda_array_interface__"])
+    methods["_cdata"] = property(id, doc="What is another number for another tensor.")
     methods["__module__"] = "torch"
     _core._extend_tensor(methods)

@@ -147,7 +147,10 @@ class Distribution:
 
     def expand(self, batch_shape, _instance=None):
         """The same distribution for a larger batch; parameters are expanded, not copied."""
-        new = self._get_checked_instance(type(self), _instance)
+        ours = next(cls for cls in type(self).__mro__ if cls.__module__.startswith("wisp."))
+        if ours.__init__ is Distribution.__init__ and _instance is None and type(self).__init__ is not ours.__init__:
+            raise NotImplementedError(f"{type(self).__name__} does not define expand()")
+        new = self._get_checked_instance(ours, _instance)
         batch_shape = wisp.Size(batch_shape)
         for name, constraint in self.arg_constraints.items():
             if name in self.__dict__:

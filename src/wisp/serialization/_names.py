@@ -444,6 +444,8 @@ def _of_a_model(module, name):
     bases = [wisp.nn.Module]
     if f"{module}.".startswith("wisp.optim."):
         bases += [wisp.optim.Optimizer, wisp.optim.lr_scheduler.LRScheduler]
+    if module == "wisp.distributions.constraints":
+        bases.append(importlib.import_module(module).Constraint)
     kind = sys.modules.get(module)
     for part in name.split("."):
         kind = getattr(kind, part, None)

@@ -273,3 +273,12 @@ def test_what_torch_geometric_asks_for():
             return sum(items)
 
     assert list(Joining()) == [1, 5]
+
+
+def test_what_pyro_asks_for(tmp_path):
+    parameter = wisp.nn.Parameter(wisp.ones(1))
+    assert parameter._cdata == parameter._cdata != parameter.detach()._cdata
+    constraint = wisp.distributions.constraints.greater_than(2.0)
+    wisp.save({"constraint": constraint}, tmp_path / "store.pt")
+    loaded = wisp.load(tmp_path / "store.pt", weights_only=False)["constraint"]
+    assert loaded.check(wisp.tensor([1.0, 3.0])).tolist() == [False, True]

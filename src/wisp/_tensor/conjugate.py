@@ -36,6 +36,12 @@ class ConjugateView(Tensor):
     def __setitem__(self, key, value):
         self.conj()[key] = _core.as_tensor(value, dtype=self.dtype).conj()
 
+    def numpy(self, *, force=False):
+        """A copy of the values, if that is what is wanted: the memory has others."""
+        if not force:
+            raise RuntimeError("Can't call numpy() on Tensor that has conjugate bit set. Use tensor.resolve_conj().numpy() instead.")
+        return self.resolve_conj().numpy(force=True)
+
     def __iter__(self):
         if self.dim() == 0:
             raise TypeError("iteration over a 0-d tensor")
@@ -51,7 +57,7 @@ def _resolved(name):
 
 
 for _name in """
-    item tolist numpy __array__ __bool__ __float__ __int__ __index__ __complex__ __repr__ __format__ __deepcopy__ __reduce_ex__
+    item tolist __array__ __bool__ __float__ __int__ __index__ __complex__ __repr__ __format__ __deepcopy__ __reduce_ex__
     __contains__ __dlpack__""".split():
     setattr(ConjugateView, _name, _resolved(_name))
 by_name(ConjugateView)

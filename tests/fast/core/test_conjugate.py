@@ -92,7 +92,9 @@ def test_values():
     ):
         close(f(z), f(C))
     assert z.tolist() == C.tolist() and z[0, 0].item() == 1 - 2j and complex(z[0, 0]) == 1 - 2j
-    assert repr(z) == repr(C) and (z.numpy() == C.numpy()).all()
+    assert repr(z) == repr(C) and (z.numpy(force=True) == C.numpy()).all()
+    with pytest.raises(RuntimeError, match="conjugate bit set. Use tensor.resolve_conj"):
+        z.numpy()
     for copied in (copy.deepcopy(z), pickle.loads(pickle.dumps(z))):
         close(copied, C)
     file = io.BytesIO()

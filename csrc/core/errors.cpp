@@ -19,6 +19,37 @@ std::string text_of(const Dims& dims) {
     return s + "]";
 }
 
+void MessagePart::append_to(std::string& message) const {
+    switch (kind_) {
+    case Kind::text: message.append(text_.begin, text_.length); break;
+    case Kind::terminated: message.append(text_.begin); break;
+    case Kind::character: message.push_back(char(number_)); break;
+    case Kind::number: message.append(std::to_string(number_)); break;
+    case Kind::natural: message.append(std::to_string(uint64_t(number_))); break;
+    case Kind::real: message.append(text_of(real_)); break;
+    case Kind::dims: message.append(text_of(*dims_)); break;
+    }
+}
+
+std::string join(MessageParts parts) {
+    std::string message;
+    for (const MessagePart& part : parts) part.append_to(message);
+    return message;
+}
+
+#define WISP_ERROR(Name) \
+    Name::Name(MessageParts parts, int) : Error(join(parts)) {}
+WISP_ERROR(RuntimeError)
+WISP_ERROR(TypeError)
+WISP_ERROR(ValueError)
+WISP_ERROR(IndexError)
+WISP_ERROR(NotImplemented)
+WISP_ERROR(OutOfMemory)
+WISP_ERROR(DeviceOutOfMemory)
+WISP_ERROR(MissingKernel)
+WISP_ERROR(LinAlgError)
+#undef WISP_ERROR
+Error::~Error() = default;
 void Error::restore() const { PyErr_SetString(PyExc_RuntimeError, what()); }
 void RuntimeError::restore() const { PyErr_SetString(PyExc_RuntimeError, what()); }
 void TypeError::restore() const { PyErr_SetString(PyExc_TypeError, what()); }

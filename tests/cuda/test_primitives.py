@@ -258,8 +258,16 @@ def test_extremes(dtype):
             same(gpu, cpu)
         same(given.cuda().amax(), given.amax())
         same(given.cuda().amin(), given.amin())
-    matrix = x[41:90_041].reshape(300, 300)
+    matrix = x[41:90_041].reshape(300, 300).clone()
+    if dtype.is_floating_point:
+        matrix[7], matrix[9, 20:], matrix[:, 3] = -float("inf"), float("nan"), float("inf")
     for dim in (0, 1):
+        for name in ("max", "min"):
+            gpu, cpu = getattr(matrix.cuda(), name)(dim), getattr(matrix, name)(dim)
+            same(gpu.values, cpu.values)
+            if dtype is not wisp.bool:
+                same(gpu.indices, cpu.indices)
+                same(getattr(matrix.cuda(), "arg" + name)(dim), getattr(matrix, "arg" + name)(dim))
         same(matrix.cuda().amax(dim), matrix.amax(dim))
         for gpu, cpu in zip(matrix.cuda().aminmax(dim=dim), matrix.aminmax(dim=dim)):
             same(gpu, cpu)

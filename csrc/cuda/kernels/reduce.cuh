@@ -72,41 +72,37 @@ template <int K, class A, int N> struct Reducer {  // sums and products
     }
 };
 
-template <int K, class A> struct Extreme {
-    struct Acc {
-        A value;
-        int64_t index;  // -1: nothing seen
-    };
-    static WISP_INLINE Acc start() { return {A(), -1}; }
-    static WISP_INLINE bool better(A a, A b) {
-        if (is_nan(b)) return false;
-        return is_nan(a) || (K == k_max ? a > b : a < b);
-    }
-    template <class In> static WISP_INLINE void add(Acc& acc, In element, int64_t index, double) {
-        const A x = convert<A>(element);
-        if (acc.index < 0 || better(x, acc.value)) acc = {x, index};
-    }
-    static WISP_INLINE Acc join(Acc a, Acc b) {
-        if (a.index < 0) return b;
-        if (b.index < 0) return a;
-        if (better(a.value, b.value)) return a;
-        if (better(b.value, a.value)) return b;
-        return a.index < b.index ? a : b;
-    }
-    template <class Out> static WISP_INLINE void write(const ReduceLaunch& p, int64_t at, Acc acc) {
-        if (p.out) reinterpret_cast<Out*>(p.out)[at] = convert<Out>(acc.value);
-        if (p.indices) p.indices[at] = acc.index;
-    }
-};
-template <class A> struct Reducer<k_max, A, 0> : Extreme<k_max, A> {};
-template <class A> struct Reducer<k_min, A, 0> : Extreme<k_min, A> {};
-
-// What is below (above) all others, and the better of two; NaN wins.
+// What is below (above) all others.
 template <int K, class A> WISP_INLINE A worst() {
     if constexpr (!std::is_integral_v<A>) return A(K == k_max ? -INFINITY : INFINITY);
     else if constexpr (std::is_same_v<A, uint64_t>) return K == k_max ? 0 : ~uint64_t(0);
     else return K == k_max ? INT64_MIN : INT64_MAX;
 }
+template <int K, class A> struct Extreme {
+    struct Acc {
+        A value;
+        int64_t index;  // -1: nothing above the worst was seen, so that all are the worst
+    };
+    static WISP_INLINE Acc start() { return {worst<K, A>(), -1}; }
+    static WISP_INLINE bool better(A a, A b) { return (K == k_max ? a > b : a < b) || (is_nan(a) && !is_nan(b)); }
+    template <class In> static WISP_INLINE void add(Acc& acc, In element, int64_t index, double) {
+        const A x = convert<A>(element);
+        if (better(x, acc.value)) acc = {x, index};
+    }
+    static WISP_INLINE Acc join(Acc a, Acc b) {
+        if (better(a.value, b.value)) return a;
+        if (better(b.value, a.value)) return b;
+        return b.index < 0 || (a.index >= 0 && a.index < b.index) ? a : b;
+    }
+    template <class Out> static WISP_INLINE void write(const ReduceLaunch& p, int64_t at, Acc acc) {
+        if (p.out) reinterpret_cast<Out*>(p.out)[at] = convert<Out>(acc.value);
+        if (p.indices) p.indices[at] = acc.index < 0 ? 0 : acc.index;
+    }
+};
+template <class A> struct Reducer<k_max, A, 0> : Extreme<k_max, A> {};
+template <class A> struct Reducer<k_min, A, 0> : Extreme<k_min, A> {};
+
+// The better of two; NaN wins.
 template <int K, class A> WISP_INLINE A better_of(A x, A y) { return (K == k_max ? x > y : x < y) || is_nan(x) ? x : y; }
 // N = 1: the value alone, without its place.
 template <int K, class A> struct ExtremeValue {

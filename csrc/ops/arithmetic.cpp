@@ -121,8 +121,9 @@ static bool quick_lerp(const Tensor& x, const Tensor& end, const Params& params)
     const DType d = x.dtype();
     if ((d != DType::f32 && d != DType::f64) || end.dtype() != d || x.device().type != DeviceType::cuda || !(x.device() == end.device()) ||
         !x.is_contiguous() || !end.is_contiguous() || !(x.sizes() == end.sizes()) || x.storage() == end.storage() ||
-        x.storage()->read_only || x->base || x.requires_grad() || (grad_enabled() && end.requires_grad()) || noting)
+        (grad_enabled() && (x.requires_grad() || end.requires_grad())) || noting)
         return false;
+    check_inplace(x, "lerp_", false);
     OnDevice on(x.device());
     const int64_t n = x.numel(), step = 1;
     const kernels::PointwiseOperand own{static_cast<char*>(x.device_data()), d, &step, nullptr},

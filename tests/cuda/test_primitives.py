@@ -304,7 +304,7 @@ def test_points_of_a_plane(padding, align):
     grid[0, 0, 0, 0] = float("nan")
     results = []
     for device in ("cpu", "cuda"):
-        x, g = image.to(device).requires_grad_(), grid.to(device).requires_grad_()
+        x, g = image.clone().to(device).requires_grad_(), grid.clone().to(device).requires_grad_()
         y = wisp.nn.functional.grid_sample(x, g, padding_mode=padding, align_corners=align)
         (y * wisp.arange(y.numel(), device=device).reshape(y.shape).sin()).sum().backward()
         results.append((y.detach(), x.grad, g.grad))

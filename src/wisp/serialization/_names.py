@@ -430,6 +430,8 @@ def _of_a_model(module, name):
         if operator is not None and not name.startswith("_"):
             return operator, None
         module = "wisp" + module[5:]
+    if f"{module} {name}" == "builtins getattr":  # by which Python 3.11.0 to 3.11.3 write an enum's member
+        return getattr, _member
     harmless = _HARMLESS.get(f"{module} {name}")
     if harmless is not None:
         kind = getattr(importlib.import_module(module), name)
@@ -454,6 +456,12 @@ def _of_a_model(module, name):
     if isinstance(kind, type) and issubclass(kind, wisp.Tensor) and _is_own(kind):
         return kind, BLANK
     return _of_the_program(kind) if _is_own(kind) else None
+
+
+def _member(kind, name):
+    if not (_is_own(kind) and issubclass(kind, enum.Enum)):
+        raise pickle.UnpicklingError("the file calls getattr on something else than an enum, which may not be called")
+    return kind._member_map_[name]
 
 
 def _is_own(kind):

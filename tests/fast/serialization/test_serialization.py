@@ -279,6 +279,26 @@ class Watched:
         Watched.ran = True
 
 
+class Reached:
+    """Pickled as getattr(owner, name)."""
+
+    def __init__(self, owner, name):
+        self.call = getattr, (owner, name)
+
+    def __reduce__(self):
+        return self.call
+
+
+def test_members_of_enums_by_name():
+    """Python 3.11.0 to 3.11.3 pickle a member as getattr(class, name): that much is read, and no other attribute."""
+    assert round_trip(Reached(Mode, "FAST"), weights_only=False) is Mode.FAST
+    for owner, name in [(Mode, "__init__"), (Settings, "__init__"), (list, "append")]:
+        with pytest.raises(pickle.UnpicklingError):
+            round_trip(Reached(owner, name), weights_only=False)
+    with pytest.raises(pickle.UnpicklingError, match="getattr"):
+        round_trip(Reached(Mode, "FAST"))
+
+
 def test_plain_classes_of_the_program():
     """With weights_only=False values of the program's own classes are read, as long as none of their code runs by it."""
     value = {"settings": Settings(3, [0.1]), "mode": Mode.FAST, "pair": Pair(1, wisp.ones(2)), "steps": range(3)}

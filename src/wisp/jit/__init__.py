@@ -43,6 +43,8 @@ __all__ = [
     "wait",
 ]
 
+Error = Exception  # a scripted function is its Python, and raises what that raises
+
 ScriptFunction = type(lambda: None)
 
 

@@ -38,7 +38,7 @@ def _number(value):
         return value
     if isinstance(value, int):
         return f"{value:,}"
-    value = float(value)
+    value = float(value.item() if hasattr(value, "item") else value)
     return f"{value:.4f}" if 1e-3 <= abs(value) < 1e4 or value == 0 else f"{value:.3g}"
 
 

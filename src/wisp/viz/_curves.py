@@ -19,6 +19,10 @@ _STYLE = (
 )
 
 
+def _number(value):
+    return float(value.item() if hasattr(value, "item") else value)
+
+
 class Curves(Picture):
     """Drawn curves: `.add(...)` adds values, `.svg()`, `.html()`, `.save(path)` (.html, .svg, .csv); shows itself in a notebook."""
 
@@ -32,7 +36,7 @@ class Curves(Picture):
         Names that no keyword can be are given as `add(**{"loss/train": value})`."""
         for name, value in values.items():
             points = self.history.setdefault(name, [])
-            points.append((float(step) if step is not None else points[-1][0] + 1 if points else 0.0, float(value)))
+            points.append((float(step) if step is not None else points[-1][0] + 1 if points else 0.0, _number(value)))
         if self._shown is not None and time.monotonic() - self._drawn_at > 0.5:
             self._shown.update(self)
             self._drawn_at = time.monotonic()

@@ -169,6 +169,7 @@ private:
         // Signals belong to the program's own threads; a worker that cannot be started is simply missing.
         sigset_t all, old;
         sigfillset(&all);
+        sigdelset(&all, SIGBUS);  // of a mapped file that was cut short, for which there is a handler; blocked, it would end the process
         pthread_sigmask(SIG_SETMASK, &all, &old);
         for (; started_ < wanted; ++started_) {
             auto* start = new Start{this, started_};

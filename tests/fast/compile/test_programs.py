@@ -115,16 +115,37 @@ def same(a, b):
     return wisp.equal(a.isnan(), b.isnan()) and wisp.equal(*numbers)
 
 
+def compared(ours, theirs):
+    """-> where the results of a program on two sets of leaves differ, or None."""
+    (plain, (values, loss)), (noted, (their_values, their_loss)) = ours, theirs
+    if len(values) != len(their_values):
+        return "values"
+    for i, (a, b) in enumerate(zip(values, their_values)):
+        if not same(a.detach(), b.detach()):
+            return "value", i
+        if a.requires_grad != b.requires_grad or str(a.grad_fn).split(" ")[0] != str(b.grad_fn).split(" ")[0]:
+            return "graph", i
+    if not same(loss.detach(), their_loss.detach()):
+        return "loss"
+    return next((("gradient", i) for i, (a, b) in enumerate(zip(plain, noted)) if not same(a.grad, b.grad)), None)
+
+
+def magnifies_rounding(seed):
+    """Whether eager's results change as much when the last bit of its leaves does: a sign of almost 0, a choice by a sum."""
+
+    def results(sign):
+        leaves = made(seed)
+        with wisp.no_grad():
+            for x in leaves:
+                x.mul_(1 + sign * 1e-7 * wisp.arange(x.numel()).reshape(x.shape).mul(7).remainder(3).sub(1))
+        return leaves, run(seed, leaves)
+
+    return any(compared(results(0), results(sign)) for sign in (1, -1, 2, -2))
+
+
 @pytest.mark.parametrize("part", range(20))
 def test_random_programs(part):
     for seed in range(part * 20, part * 20 + 20):
         plain, noted = made(seed), made(seed)
-        values, loss = run(seed, plain)
-        their_values, their_loss = wisp.compile(run)(seed, noted)
-        assert len(values) == len(their_values)
-        for i, (a, b) in enumerate(zip(values, their_values)):
-            assert same(a.detach(), b.detach()), (seed, i)
-            assert a.requires_grad == b.requires_grad and str(a.grad_fn).split(" ")[0] == str(b.grad_fn).split(" ")[0], (seed, i)
-        assert same(loss.detach(), their_loss.detach()), seed
-        for i, (a, b) in enumerate(zip(plain, noted)):
-            assert same(a.grad, b.grad), (seed, i)
+        wrong = compared((plain, run(seed, plain)), (noted, wisp.compile(run)(seed, noted)))
+        assert wrong is None or plain[0].is_cuda and magnifies_rounding(seed), (seed, wrong)

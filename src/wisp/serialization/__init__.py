@@ -272,12 +272,7 @@ def _open(f, mmap, read):
         raise ValueError("f must be a file name in order to use the mmap argument")
     if not hasattr(f, "read"):
         raise AttributeError(f"load: expected a path or a file object with read and seek, got {type(f).__name__}")
-    if not hasattr(f, "seekable") and not (hasattr(f, "seek") and hasattr(f, "tell")):
-        raise AttributeError(
-            f"a {type(f).__name__} has no seek and tell. You can only torch.load from a file that is seekable. "
-            "Please pre-load the data into a buffer like io.BytesIO and try to load from it instead."
-        )
-    if hasattr(f, "seekable") and not f.seekable():
+    if not (hasattr(f, "seek") and hasattr(f, "tell")) or hasattr(f, "seekable") and not f.seekable():
         f = io.BytesIO(f.read())
     return read(f)
 

@@ -111,9 +111,9 @@ template <bool together> void add_images(const ConvShape& s, const WinogradWeigh
                 const int64_t r0 = w.rows * panel / panels, height = w.rows * (panel + 1) / panels - r0;
                 for (int64_t t = 0; t < tap_tiles; ++t) {
                     const int64_t c = t * dot_taps, taps = least(dot_taps, w.channels - c);
-                    dots<float>.at[taps - 1][height - 1]({count, 1, 0}, buffers.m + f* w.m_pitch + r0* w.row, w.row, buffers.v + f* w.v_pitch,
-                                                      w.dot_offsets + c, sums + (f* w.rows + r0)* w.channels + c, w.channels,
-                                                      accumulate || q > 0);
+                    dots<float>.at[taps - 1][height - 1]({count, 1, 0}, buffers.m + f * w.m_pitch + r0 * w.row, w.row,
+                                                         buffers.v + f * w.v_pitch, w.dot_offsets + c,
+                                                         sums + (f * w.rows + r0) * w.channels + c, w.channels, accumulate || q > 0);
                 }
             }
         });

@@ -38,8 +38,8 @@ struct Shape {
 };
 
 // scatter.cpp
-// Row k of values, `value_step` after the row before it, is added to the row at index[k * step] * along, for indices below `size`; rows have
-// `width` elements side by side and do not overlap. False: there is a better way.
+// Row k of values, `value_step` after the row before it, is added to the row at index[k * step] * along, for indices below `size`; rows
+// have `width` elements side by side and do not overlap. False: there is a better way.
 bool add_rows(float* out, const int64_t* index, int64_t n, int64_t step, int64_t along, int64_t size, const float* values,
               int64_t value_step, int64_t width, const char* name, void* report);
 void scatter(Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index, const int64_t* index_strides,

@@ -24,7 +24,7 @@ struct AttentionArguments {
     int queries, keys, width, value_width;
     int causal, mask_is_bool, dropout;
     void *pieces, *piece_logsumexp;  // of a forward pass whose keys are cut into gridDim.z pieces: results and logarithms of each
-    const uint32_t* kept;  // bit e: whether dropout keeps element e of its stream; null: the kernels draw numbers themselves
+    const uint32_t* kept;            // bit e: whether dropout keeps element e of its stream; null: the kernels draw numbers themselves
 };
 
 // A block's share of a pass over queries: `Rows` of them, of one head, those that see most first.

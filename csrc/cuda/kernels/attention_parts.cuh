@@ -1,5 +1,5 @@
-// Before and after the kernels of attention.cuh: floats in the parts that the tensor cores multiply, what dropout keeps as bits, and results
-// for pieces of the keys as one.
+// Before and after the kernels of attention.cuh: floats in the parts that the tensor cores multiply, what dropout keeps as bits, and
+// results for pieces of the keys as one.
 #include "cuda/kernels/attention_common.cuh"
 #include "cuda/kernels/mma.cuh"
 

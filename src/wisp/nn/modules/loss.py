@@ -256,9 +256,7 @@ class LinearCrossEntropyOptions:
             raise ValueError(f"invalid acc_policy: {self.acc_policy!r}; there are auto, accurate, balanced and compact")
         method, colon, factor = (self.chunking_method or "auto").partition(":")
         if method not in ("auto", "aspect_ratio") or (colon and (method == "auto" or not factor.isdigit() or int(factor) < 1)):
-            raise ValueError(
-                f"invalid chunking_method: {self.chunking_method!r}; there are auto, aspect_ratio and aspect_ratio:2, :3 …"
-            )
+            raise ValueError(f"invalid chunking_method: {self.chunking_method!r}; there are auto, aspect_ratio and aspect_ratio:2, :3 …")
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):

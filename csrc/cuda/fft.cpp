@@ -95,11 +95,11 @@ void rows(FftKind kind, bool f64, int rank, const int64_t* sizes, const void* in
     if (to_real) {  // a copy, in which frequencies that stand for themselves are real, whatever is given
         from = spectrum.data();
         within(from, in, size_t(count * half * item_size(complex)));
-        const double zero = 0;
+        const double zero[2] = {0, 0};  // numbers are of 16 bytes
         const int64_t apart = 2 * half;
         for (int64_t at = 0; at < half; at += n % 2 == 0 ? half - 1 : half)
             copy_elements({static_cast<char*>(from) + (2 * at + 1) * item_size(real), real, &apart, nullptr},
-                          {nullptr, real, nullptr, &zero}, Dims{count}, false);
+                          {nullptr, real, nullptr, zero}, Dims{count}, false);
     }
     execute(kind, f64, rank, sizes, count, from, out, inverse);
     if (scale == 1) return;

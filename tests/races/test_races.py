@@ -1,32 +1,11 @@
 """Work in several threads at once, for the thread sanitizer (.ci/slow builds with it and runs this file): it reports what two threads do to
 the same memory without order. Without the sanitizer these are ordinary tests of results."""
 
-import threading
+from in_threads import in_threads
 
 import wisp
 from wisp import nn
 from wisp.utils.data import DataLoader, TensorDataset
-
-
-def in_threads(work, count=4):
-    """-> what `work(i)` returned in each thread; all start at once."""
-    results, errors, start = [None] * count, [], threading.Barrier(count)
-
-    def run(i):
-        try:
-            start.wait()
-            results[i] = work(i)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return results
 
 
 def network():

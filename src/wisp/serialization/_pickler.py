@@ -127,7 +127,6 @@ class _Reducer:
 
     def __init__(self, file, protocol, surveyed=None, legacy=False):
         super().__init__(file, protocol)
-        self.proto = protocol
         self.legacy = legacy  # identifiers of storages have a place for a view, too
         self.first, self.outdated = surveyed is None, False
         self.storages = {} if surveyed is None else surveyed
@@ -268,6 +267,8 @@ class _Renamed(Exception):
 
 class _QuickPickler(_Reducer, pickle.Pickler):
     """For tensors in plain values, as most files have them. It cannot write a class or a function under another name."""
+
+    proto = 2  # the only one that it is used for
 
     def reducer_override(self, value):
         if type(value) is _Global:

@@ -4,6 +4,7 @@ import sys
 import threading
 
 import pytest
+from in_threads import in_threads
 
 import wisp
 from wisp import autograd, nn
@@ -15,26 +16,6 @@ def _switch_often():
     sys.setswitchinterval(1e-5)
     yield
     sys.setswitchinterval(before)
-
-
-def in_threads(work, count=4):
-    """Run work(i) in threads; an exception in one fails the test."""
-    errors, barrier = [], threading.Barrier(count)
-
-    def run(i):
-        try:
-            barrier.wait()
-            work(i)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    if errors:
-        raise errors[0]
 
 
 def test_independent_graphs():

@@ -71,6 +71,15 @@ def test_pickles_name_what_pytorch_has_and_nothing_else():
     assert not any(name.startswith("wisp-") for name in sys.modules)
 
 
+@pytest.mark.parametrize("protocol", [-1, 1, 2, 4])
+def test_every_protocol_of_pickle(protocol):
+    file = io.BytesIO()
+    wisp.save({"a": wisp.ones(2), "dtype": wisp.float16}, file, pickle_protocol=protocol)
+    file.seek(0)
+    loaded = wisp.load(file)
+    assert loaded["a"].tolist() == [1, 1] and loaded["dtype"] is wisp.float16
+
+
 def test_saving_in_threads():
     states = [{f"{i}.{j}": wisp.full((3,), float(i * j)) for j in range(200)} for i in range(4)]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:

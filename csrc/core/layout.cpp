@@ -320,7 +320,7 @@ Dims broadcast(const Dims& a, const Dims& b) {
     if (a == b) return a;
     const int64_t n = std::max(a.size(), b.size());
     Dims result(n);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = n - 1; i >= 0; i--) {  // errors name the last dimension that does not fit
         const int64_t ia = i - (n - a.size()), ib = i - (n - b.size());
         const int64_t sa = ia < 0 ? 1 : a[ia], sb = ib < 0 ? 1 : b[ib];
         if (sa != sb && sa != 1 && sb != 1)

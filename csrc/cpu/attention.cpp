@@ -76,7 +76,10 @@ template <class C> void block_scores(const AttentionArgs& a, const Head<C>& head
             const int64_t start = (q0 + i) * a.mask_row + k0 * a.mask_column;
             if (a.mask_is_bool) {
                 const uint8_t* m = (const uint8_t*)head.mask + start;
-                for (int64_t j = 0; j < nk; j++) row[j] = m[j * a.mask_column] ? row[j] : C(-infinity_f);
+                if (a.mask_column == 1)
+                    for (int64_t j = 0; j < nk; j++) row[j] = m[j] ? row[j] : C(-infinity_f);
+                else
+                    for (int64_t j = 0; j < nk; j++) row[j] = m[j * a.mask_column] ? row[j] : C(-infinity_f);
             } else {
                 const C* m = (const C*)head.mask + start;
                 if (a.mask_column == 1)

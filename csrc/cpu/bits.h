@@ -16,6 +16,12 @@ template <class To, class From> WISP_INLINE To bits_as(From x) {
     return y;
 }
 
+// A place of which the compiler makes no vector: instructions that gather are slower than single loads on many processors.
+WISP_INLINE int64_t one_by_one(int64_t place) {
+    asm("" : "+r"(place));
+    return place;
+}
+
 // An element of a bool tensor. Any byte but 0 is true: views of other dtypes, arrays of NumPy and files bring such bytes,
 // so a kernel that compares, adds or counts reads them through this.
 struct Bool {

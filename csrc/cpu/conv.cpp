@@ -443,6 +443,7 @@ template <class T> void forward(const ConvShape& s, const T* input, const T* wei
         return product(s, input, k, weight, 1, k, s.out_channels / s.groups, bias, output);
     }
     if (depthwise_forward(s, input, weight, bias, output)) return;
+    if (forward_by_unfolding(s, input, weight, bias, output)) return;
     Problem<T> p{};
     p.batch = s.batch;
     p.groups = s.groups;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "kernels/conv.h"
 #include "cpu/processor.h"
@@ -149,19 +150,30 @@ void fill_offsets(const ImageLayout& l, int64_t* offsets) {
     for (int64_t k = l.taps; k < l.depth(); ++k) offsets[k] = offsets[k - l.taps] + channel_pitch;
 }
 
+template <class V, int... i> WISP_INLINE V every_second(V a, V b, std::integer_sequence<int, i...>) {
+    return __builtin_shufflevector(a, b, (2 * i)...);
+}
+
 // destination[j] = source[start + j * stride] for j < length, zero outside of [0, in).
 template <class T> WISP_INLINE void copy_row(T* destination, const T* source, int64_t in, int64_t start, int64_t stride, int64_t length) {
     const int64_t from = start >= 0 ? 0 : least(length, (-start + stride - 1) / stride);
     const int64_t to = most(from, in - 1 - start < 0 ? 0 : least(length, (in - 1 - start) / stride + 1));
     const T* s = source + start;
     if constexpr (has_masks) {
-        if (stride == 1) {  // zeros, elements and zeros in one go; whole stores where possible, masked ones are slow
+        if (stride <= 2) {  // zeros, elements and zeros in one go; whole stores where possible, masked ones are slow
             constexpr int64_t lanes = lanes_of<T>;
+            const auto below = [](int64_t lane) { return lane >= lanes ? ~0u : lane <= 0 ? 0u : (1u << lane) - 1; };
             for (int64_t next = 0; next < length; next += lanes) {
                 const int64_t j = length < lanes ? 0 : least(next, length - lanes);
-                const uint32_t below_to = to - j >= lanes ? ~0u : to <= j ? 0u : (1u << (to - j)) - 1;
-                const uint32_t below_from = from - j >= lanes ? ~0u : from <= j ? 0u : (1u << (from - j)) - 1;
-                const Vector<T> v = load_masked(s + j, below_to & ~below_from);
+                Vector<T> v;
+                if (stride == 1) {
+                    v = load_masked(s + j, below(to - j) & ~below(from - j));
+                } else {  // up to the last element that is wanted, not to its neighbour
+                    const int64_t first = 2 * (from - j), last = 2 * (to - j) - 1;
+                    v = every_second(load_masked(s + 2 * j, below(last) & ~below(first)),
+                                     load_masked(s + 2 * j + lanes, below(last - lanes) & ~below(first - lanes)),
+                                     std::make_integer_sequence<int, int(lanes)>{});
+                }
                 if (length >= lanes) store(destination + j, v);
                 else store_lanes(destination, v, length);
             }

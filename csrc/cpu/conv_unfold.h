@@ -2,7 +2,7 @@
 // with the weight as it lies in memory, between a small matrix and its unfolded or folded form.
 //
 // Such layers (the last ones of an image network) spend their time on reading the weight; tiles of positions would be
-// nearly empty, and for the strided ones split further into phases.
+// nearly empty, and for the strided ones split further into phases. So are those of an image's patches side by side.
 #pragma once
 #include "core/scratch.h"
 #include "core/threads.h"
@@ -12,12 +12,18 @@
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
-constexpr int64_t most_unfolded_columns = 512;
+constexpr int64_t most_unfolded_columns = 512, most_patches = int64_t(1) << 23;  // elements
 
+// Patches side by side unfold into as much memory as the image has, and have a phase for each of their taps.
+WISP_INLINE bool are_patches(const ConvShape& s) {
+    return s.kernel[0] * s.kernel[1] * s.kernel[2] >= 16 && s.stride[0] >= s.kernel[0] && s.stride[1] >= s.kernel[1] &&
+           s.stride[2] >= s.kernel[2];
+}
 WISP_INLINE bool suits_unfolding(const ConvShape& s) {
     const int64_t taps = s.kernel[0] * s.kernel[1] * s.kernel[2], columns = s.batch * s.out[0] * s.out[1] * s.out[2];
-    return s.groups == 1 && columns > 0 && columns <= most_unfolded_columns && s.in_channels >= 16 && s.out_channels >= 16 &&
-           s.out_channels * s.in_channels * taps >= 16384;
+    const int64_t depth = s.in_channels * taps;
+    if (s.groups != 1 || columns <= 0 || s.out_channels < 16 || s.out_channels * depth < 16384) return false;
+    return are_patches(s) ? depth >= 64 && depth * columns <= most_patches : columns <= most_unfolded_columns && s.in_channels >= 16;
 }
 
 // Every tap of every position as an offset into a padded plane of the input.
@@ -109,10 +115,8 @@ template <class T> bool input_grad_by_folding(const ConvShape& s, const T* grad,
     return true;
 }
 
-// weight_grad[o][c][tap] = sum over n and positions of grad[o][n][position] * unfolded[n][position][c][tap]
-template <class T> bool weight_grad_by_unfolding(const ConvShape& s, const T* input, const T* grad, T* out) {
-    if (!suits_unfolding(s)) return false;
-    const Unfolding u(s);
+// unfolded[n][position][c][tap], in scratch slot 2
+template <class T> T* unfold(const ConvShape& s, const Unfolding& u, const T* input) {
     const int64_t in_size = s.in[0] * s.in[1] * s.in[2];
     T* unfolded = static_cast<T*>(scratch(2, size_t(u.depth * u.columns) * sizeof(T)));
     parallel_for(s.batch * s.in_channels, divide_up(20000, u.taps * u.positions), [&](int64_t begin, int64_t end) {
@@ -130,6 +134,46 @@ template <class T> bool weight_grad_by_unfolding(const ConvShape& s, const T* in
             }
         }
     });
+    return unfolded;
+}
+
+// output[n][o][position] = bias[o] + sum over c and taps of weight[o][c][tap] * unfolded[n][position][c][tap]
+template <class T> bool forward_by_unfolding(const ConvShape& s, const T* input, const T* weight, const T* bias, T* output) {
+    if (!are_patches(s) || !suits_unfolding(s)) return false;
+    const Unfolding u(s);
+    GemmArgs args{};
+    args.m = s.out_channels;
+    args.n = u.positions;
+    args.k = u.depth;
+    args.a = weight;
+    args.a_row = u.depth;
+    args.a_col = 1;
+    args.b = unfold(s, u, input);
+    args.b_row = 1;
+    args.b_col = u.depth;
+    args.c = output;
+    args.c_row = u.positions;
+    args.d = output;
+    args.d_row = u.positions;
+    args.d_col = 1;
+    args.beta = bias ? 1 : 0;
+    args.batch_dims = 1;
+    args.batch_size[0] = s.batch;
+    args.batch_a[0] = 0;
+    args.batch_b[0] = u.positions * u.depth;
+    args.batch_c[0] = args.batch_d[0] = s.out_channels * u.positions;
+    for (int64_t n = 0, i = 0; bias && n < s.batch; ++n)
+        for (int64_t o = 0; o < s.out_channels; ++o)
+            for (int64_t k = 0; k < u.positions; ++k) output[i++] = bias[o];
+    gemm.matmul(dtype_of<T>, args);
+    return true;
+}
+
+// weight_grad[o][c][tap] = sum over n and positions of grad[o][n][position] * unfolded[n][position][c][tap]
+template <class T> bool weight_grad_by_unfolding(const ConvShape& s, const T* input, const T* grad, T* out) {
+    if (!suits_unfolding(s)) return false;
+    const Unfolding u(s);
+    const T* unfolded = unfold(s, u, input);
     GemmArgs args{};
     args.m = s.out_channels;
     args.n = u.depth;

@@ -304,9 +304,10 @@ struct CopyPlan : MergedDims<2> {
         return d0 != d1 ? d0 < d1 : (s0 < 0 ? -s0 : s0) < (s1 < 0 ? -s1 : s1);
     }
 
-    // Calls row(dst offset, src offset, n) for the pieces of rows that make up the elements [begin, end).
-    template <class F> WISP_INLINE void rows(int64_t begin, int64_t end, F&& row) const {
-        const int last = ndim - 1;
+    // Calls row(dst offset, src offset, n) for the pieces of rows that make up the elements [begin, end), not counting the last `skip`
+    // dimensions.
+    template <class F> WISP_INLINE void rows(int64_t begin, int64_t end, F&& row, int skip = 0) const {
+        const int last = ndim - 1 - skip;
         const int64_t inner = sizes[last];
         int64_t at[max_dims], d = dst_offset, s = src_offset, rest = begin / inner, first = begin % inner;
         for (int k = last - 1; k >= 0; k--) {
@@ -364,8 +365,29 @@ template <class T> void copy_transposed(T* dst, const T* src, const CopyPlan& p,
     });
 }
 
+// Two or three rows of src that alternate in dst: along these rows, not across them.
+template <class T> void copy_alternating(T* dst, const T* src, const CopyPlan& p) {
+    const int last = p.ndim - 1;
+    const int64_t rows = p.sizes[last], apart = p.src[last], step = p.dst[last - 1];
+    parallel_for(p.count / rows, grain / rows, [&](int64_t begin, int64_t end) {
+        p.rows(
+            begin, end,
+            [&](int64_t d, int64_t s, int64_t n) {
+                T* __restrict to = dst + d;
+                const T* __restrict a = src + s, * __restrict b = a + apart;
+                if (rows == 2 && step == 2)
+                    for (int64_t i = 0; i < n; i++) to[2 * i] = a[i], to[2 * i + 1] = b[i];
+                else
+                    for (int64_t r = 0; r < rows; r++) copy_row(to + r, step, a + r * apart, 1, n);
+            },
+            1);
+    });
+}
+
 template <class T> void copy_same(T* dst, const T* src, const CopyPlan& p) {
     const int last = p.ndim - 1;
+    if (last > 0 && p.dst[last] == 1 && p.sizes[last] < 4 && p.src[last] > 1 && p.src[last - 1] == 1 && p.sizes[last - 1] >= 8)
+        return copy_alternating(dst, src, p);
     if (const int k = transposed_dimension(p); k >= 0) return copy_transposed(dst, src, p, k);
     const int64_t ds = p.dst[last], ss = p.src[last];
     if (p.ndim == 1 && p.count <= grain) return copy_row(dst + p.dst_offset, ds, src + p.src_offset, ss, p.count);
@@ -426,7 +448,10 @@ void copy_any(void* dst, DType dst_dtype, const int64_t* dst_strides, const void
 }
 
 void copy_bytes(void* dst, const void* src, size_t bytes) { std::memmove(dst, src, bytes); }
-void zero(void* dst, size_t bytes) { std::memset(dst, 0, bytes); }
+void zero(void* dst, size_t bytes) {
+    parallel_for(int64_t(bytes), 1 << 20,
+                 [&](int64_t begin, int64_t end) { std::memset(static_cast<char*>(dst) + begin, 0, size_t(end - begin)); });
+}
 
 void fill(void* dst, DType dtype, const int64_t* strides, const int64_t* sizes, int ndim, const void* value) {
     const CopyPlan p(strides, nullptr, sizes, ndim);

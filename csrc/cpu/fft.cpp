@@ -195,6 +195,10 @@ template <class T> WISP_INLINE void store_point(T* p, Point<T> v) {
     store(p + lanes<T>, zip_high(v.re, v.im, Lanes<T>{}));
 }
 template <class T> WISP_INLINE Point<T> swapped(Point<T> v) { return {v.im, v.re}; }
+template <class V, class I, I... i> WISP_INLINE V reversed(V v, std::integer_sequence<I, i...>) {
+    return __builtin_shufflevector(v, v, (int(sizeof...(i)) - 1 - i)...);
+}
+template <class T> WISP_INLINE Point<T> backwards(Point<T> v) { return {reversed(v.re, Lanes<T>{}), reversed(v.im, Lanes<T>{})}; }
 
 // tile[j] = the complex numbers at p + 2 * (j * stride + lane); lanes past `count` are 0. The inverse transform is the
 // forward one between exchanged real and imaginary parts.
@@ -310,7 +314,7 @@ template <class T> Point<T>* transform_tile(const FftPlan& plan, Point<T>* a, Po
 
 // From the transform z of pairs of real numbers to that of the real numbers, n + 1 points: with e and o the transforms
 // of the even and odd elements, z = e + i o. half_to_real goes back, times 2.
-template <class P, class T> WISP_INLINE void split_pair(P& low, P& high, T re, T im, bool forward) {
+template <class T, class P, class W> WISP_INLINE void split_pair(P& low, P& high, W re, W im, bool forward) {
     const P sum = {low.re + high.re, low.im - high.im}, difference = {low.re - high.re, low.im + high.im};
     // forward: e = sum / 2, w o = -i w difference / 2;  back: i conj(w) difference
     const P turned = forward ? P{difference.re * im + difference.im * re, difference.im * im - difference.re * re}
@@ -328,7 +332,20 @@ template <class P, class T> void convert_real(P* z, int64_t n, const T* w, bool 
         const P first = z[0], last = z[n];
         z[0] = {first.re + last.re, first.re - last.re};
     }
-    for (int64_t k = 1; 2 * k < n; k++) split_pair(z[k], z[n - k], w[2 * k], w[2 * k + 1], forward);
+    int64_t k = 1;
+    if constexpr (sizeof(P) == 2 * sizeof(T)) {  // one row: a vector of points from below and one from above
+        constexpr int64_t L = lanes<T>;
+        T* const cells = reinterpret_cast<T*>(z);
+        for (; 2 * (k + L) <= n; k += L) {
+            T *const below = cells + 2 * k, *const above = cells + 2 * (n - k - L + 1);
+            Point<T> low = load_point(below), high = backwards(load_point(above));
+            const Point<T> turn = load_point(w + 2 * k);
+            split_pair<T>(low, high, turn.re, turn.im, forward);
+            store_point(below, low);
+            store_point(above, backwards(high));
+        }
+    }
+    for (; 2 * k < n; k++) split_pair<T>(z[k], z[n - k], w[2 * k], w[2 * k + 1], forward);
     if (n % 2 == 0 && n > 0) {
         const T factor = forward ? T(1) : T(2);
         z[n / 2] = {z[n / 2].re * factor, z[n / 2].im * -factor};
@@ -416,15 +433,35 @@ template <class T> void long_bluestein(const FftPlan& plan, const T* in, T* out,
 
 template <class T> void columns_of(const FftPlan& plan, const T* in, T* out, int64_t outer, int64_t inner, bool swap, T scale) {
     constexpr int64_t L = lanes<T>;
-    const int64_t blocks = (inner + L - 1) / L, size = plan.n * inner;
-    parallel_for(outer * blocks, 1 + 8191 / (plan.n * L), [&](int64_t begin, int64_t end) {
+    const int64_t n = plan.n, blocks = inner / L, rest = inner % L, size = n * inner;
+    const int64_t units = outer * blocks, odd_units = (outer * rest + L - 1) / L;
+    parallel_for(units + odd_units, 1 + 8191 / (n * L), [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) {
-            const int64_t at = i % blocks * L, place = 2 * (i / blocks * size + at);
-            const int64_t count = inner - at < L ? inner - at : L;
             Point<T>* b;
             Point<T>* a = tile_buffers(plan, b);
-            load_columns(a, in + place, plan.n, inner, count, swap);
-            store_columns(transform_tile(plan, a, b), out + place, plan.n, inner, count, swap, scale);
+            if (i < units) {
+                const int64_t place = 2 * (i / blocks * size + i % blocks * L);
+                load_columns(a, in + place, n, inner, L, swap);
+                store_columns(transform_tile(plan, a, b), out + place, n, inner, L, swap, scale);
+                continue;
+            }
+            // The columns that are left over of several matrices share a tile.
+            const int64_t first = (i - units) * L, count = least(L, outer * rest - first);
+            auto place_of = [&](int64_t l) { return 2 * ((first + l) / rest * size + blocks * L + (first + l) % rest); };
+            std::memset(static_cast<void*>(a), 0, size_t(n) * sizeof(Point<T>));
+            for (int64_t l = 0; l < count; l++) {
+                const T* from = in + place_of(l);
+                T* cells = reinterpret_cast<T*>(a) + l;
+                for (int64_t j = 0; j < n; j++, from += 2 * inner, cells += 2 * L)
+                    cells[swap ? L : 0] = from[0], cells[swap ? 0 : L] = from[1];
+            }
+            const Point<T>* x = transform_tile(plan, a, b);
+            for (int64_t l = 0; l < count; l++) {
+                T* to = out + place_of(l);
+                const T* cells = reinterpret_cast<const T*>(x) + l;
+                for (int64_t j = 0; j < n; j++, to += 2 * inner, cells += 2 * L)
+                    to[0] = cells[swap ? L : 0] * scale, to[1] = cells[swap ? 0 : L] * scale;
+            }
         }
     });
 }
@@ -437,7 +474,8 @@ template <class T> void rows_of(const FftPlan& plan, FftKind kind, const T* in, 
     const int64_t tile_length = plan.bluestein() ? plan.convolution->n : n;
     const bool foldable = plan.bluestein() ? plan.convolution->rows != nullptr : plan.rows != nullptr;
     // A row that folds into full tiles stays in the first cache; tiles of many rows do not.
-    const bool folds_well = kind == FftKind::complex && plan.rows && n >= 512 && plan.rows->n % L == 0 && plan.columns->n % L == 0;
+    const bool folds_well =
+        (kind == FftKind::complex || n <= 1024) && plan.rows && n >= 512 && plan.rows->n % L == 0 && plan.columns->n % L == 0;
     if (foldable && (tile_length > fft_tile_limit || count < L / 2 || folds_well)) {
         auto one = [&](int64_t i) {
             const T* from = in + i * in_stride;
@@ -479,6 +517,79 @@ template <class T> void rows_of(const FftPlan& plan, FftKind kind, const T* in, 
     });
 }
 
+// Real rows of odd length, two in each lane as the real and the imaginary part of one transform.
+template <class T> void odd_rows_to_half(const FftPlan& plan, const T* in, T* out, int64_t count, T scale) {
+    constexpr int64_t L = lanes<T>;
+    const int64_t n = plan.n, half = n / 2 + 1, tile_length = plan.bluestein() ? plan.convolution->n : n;
+    parallel_for((count + 2 * L - 1) / (2 * L), 1 + 8191 / (tile_length * L), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++) {
+            const int64_t first = 2 * L * i, active = least(2 * L, count - first);
+            Point<T>* b;
+            Point<T>* a = tile_buffers(plan, b);
+            const T* from = in + first * n;
+            int64_t j = 0;
+            if (active == 2 * L)
+                for (; j + L <= n; j += L) {
+                    Vector<T> re[L], im[L];
+#pragma GCC unroll 16
+                    for (int64_t l = 0; l < L; l++) re[l] = load(from + 2 * l * n + j), im[l] = load(from + (2 * l + 1) * n + j);
+                    transpose<T>(re);
+                    transpose<T>(im);
+#pragma GCC unroll 16
+                    for (int64_t l = 0; l < L; l++) a[j + l] = {re[l], im[l]};
+                }
+            T* const cells = reinterpret_cast<T*>(a);
+            for (; j < n; j++)
+                for (int64_t l = 0; l < 2 * L; l++) cells[2 * L * j + l / 2 + l % 2 * L] = l < active ? from[l * n + j] : T(0);
+            Point<T>* x = transform_tile(plan, a, b);
+            Point<T>* other = x == a ? b : a;
+            other[0] = {x[0].im, Vector<T>{}};
+            x[0] = {x[0].re, Vector<T>{}};
+            for (int64_t k = 1; k < half; k++) {
+                const Point<T> low = x[k], high = x[n - k];
+                x[k] = {(low.re + high.re) * T(0.5), (low.im - high.im) * T(0.5)};
+                other[k] = {(low.im + high.im) * T(0.5), (high.re - low.re) * T(0.5)};
+            }
+            T* const to = out + 2 * first * half;
+            store_rows(x, to, half, 4 * half, (active + 1) / 2, false, scale);
+            store_rows(other, to + 2 * half, half, 4 * half, active / 2, false, scale);
+        }
+    });
+}
+
+// The other half of a spectrum has the conjugates of the one that is known, at the opposite frequencies.
+template <class V, class I, I... i> WISP_INLINE V reversed_pairs(V v, std::integer_sequence<I, i...>) {
+    return __builtin_shufflevector(v, v, (int(sizeof...(i)) - 2 - i + 2 * (i % 2))...);
+}
+template <class T> void mirror_as(const T* half, T* whole, int64_t batch, int rank, const int64_t* sizes) {
+    constexpr int64_t L = lanes<T>;
+    const int64_t n = sizes[rank - 1], points = n / 2 + 1;
+    int64_t rows = 1;
+    for (int d = 0; d < rank - 1; d++) rows *= sizes[d];
+    Vector<T> signs;
+    for (int64_t l = 0; l < L; l++) signs[l] = l % 2 ? T(-1) : T(1);
+    parallel_for(batch * rows, 1 + 8191 / n, [&](int64_t begin, int64_t end) {
+        for (int64_t item = begin; item < end; item++) {
+            int64_t rest = item % rows, opposite = item - rest, step = 1;
+            for (int d = rank - 2; d >= 0; d--) {
+                const int64_t i = rest % sizes[d];
+                opposite += (i ? sizes[d] - i : 0) * step;
+                rest /= sizes[d], step *= sizes[d];
+            }
+            T* const to = whole + 2 * item * n;
+            std::memcpy(static_cast<void*>(to), half + 2 * item * points, size_t(2 * points) * sizeof(T));
+            const T* const from = half + 2 * opposite * points;
+            int64_t k = points;
+            for (; k + L / 2 <= n; k += L / 2) store(to + 2 * k, reversed_pairs(load(from + 2 * (n - k - L / 2 + 1)), Lanes<T>{}) * signs);
+            for (; k < n; k++) to[2 * k] = from[2 * (n - k)], to[2 * k + 1] = -from[2 * (n - k) + 1];
+        }
+    });
+}
+void mirror(bool f64, const void* half, void* whole, int64_t batch, int rank, const int64_t* sizes) {
+    if (f64) mirror_as(static_cast<const double*>(half), static_cast<double*>(whole), batch, rank, sizes);
+    else mirror_as(static_cast<const float*>(half), static_cast<float*>(whole), batch, rank, sizes);
+}
+
 struct PlanInUse {
     HeldPlan held;
     PlanInUse(int64_t n, bool f64, bool real) : held(hold_plan(n, f64, real)) {}
@@ -498,6 +609,12 @@ bool columns(bool f64, const void* in, void* out, int64_t outer, int64_t n, int6
 void rows(FftKind kind, bool f64, int, const int64_t* sizes, const void* in, void* out, int64_t count, bool inverse, double scale) {
     const bool real = kind != FftKind::complex;
     const int64_t n = sizes[0], half = 2 * (n / 2 + 1);
+    if (kind == FftKind::real_to_half && n % 2) {
+        const PlanInUse plan(n, f64, false);
+        if (f64) odd_rows_to_half(*plan, static_cast<const double*>(in), static_cast<double*>(out), count, scale);
+        else odd_rows_to_half(*plan, static_cast<const float*>(in), static_cast<float*>(out), count, float(scale));
+        return;
+    }
     const int64_t in_stride = kind == FftKind::half_to_real ? half
                               : real                        ? n
                                                             : 2 * n,
@@ -511,6 +628,6 @@ void rows(FftKind kind, bool f64, int, const int64_t* sizes, const void* in, voi
 
 }  // namespace
 
-extern const FftKernels fft_table = {&rows, &columns, 1, false};
+extern const FftKernels fft_table = {&rows, &columns, &mirror, 1, false, fft_tile_limit / 2};
 
 }  // namespace wisp::cpu::WISP_ISA

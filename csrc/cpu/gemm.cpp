@@ -20,6 +20,7 @@ constexpr int slot_b = 4, slot_a = 5, slot_partial = 6, slot_convert = 7;
 constexpr double thread_flops = 6e5;  // below this a product runs in the calling thread
 constexpr double shared_flops = 6e7;  // from here on the threads share one packed B
 constexpr int64_t row_block = 192;    // rows of A that a thread packs at a time: with 512 deep, under half of an L2
+constexpr int64_t pass_rows = 256;    // rows of A that use a packed panel of B before the next
 
 template <class T> struct Product {
     int64_t m, n, k;
@@ -53,10 +54,14 @@ template <class T> int vectors_for(int64_t n) {
 }
 int rows_for(int64_t m, int vectors) { return int(divide_up(m, divide_up(m, max_rows_of(vectors)))); }
 
-// Whether lines this many elements apart would fight for a few cache sets and pages.
-template <class T> bool far_apart(int64_t stride) { return stride * int64_t(sizeof(T)) > 8192; }
-// Whether A has no direction in which the tiles can read it as it lies.
-template <class T> bool scattered(const Product<T>& p) { return p.a_col != 1 && (p.a_row != 1 || far_apart<T>(p.a_col)); }
+// Whether A has no direction in which the tiles can read it as it lies: lines far apart fight for a few cache sets and pages.
+template <class T> bool scattered(const Product<T>& p) { return p.a_col != 1 && (p.a_row != 1 || p.a_col * int64_t(sizeof(T)) > 1024); }
+// Whether `rows` rows of A are to find B packed: where it is transposed, where lines are very far apart, and where they are
+// far apart and so many rows use them that packing costs less than the caches and pages that a block of them spreads over.
+template <class T> bool packs_right(const Product<T>& p, int64_t rows) {
+    const int64_t apart = p.b_row * int64_t(sizeof(T));
+    return p.b_col != 1 || apart > 8192 || (apart > 1024 && rows >= (least(p.k, depth_of<T>(p.k)) * apart >= 2 << 20 ? 16 : 64));
+}
 
 // How a finished sum enters C: the first block of k brings beta * D, later ones add to it.
 template <class T> struct Finish {
@@ -68,8 +73,8 @@ template <class T> struct Finish {
 
     Finish(const Product<T>& p, bool first)
         : alpha(p.alpha), beta(p.beta), d(first ? p.d : nullptr), d_row(p.d_row), d_col(p.d_col), add(!first) {
+        if (d == p.c && d && d_row == p.c_row && d_col == 1 && beta == T(1)) d = nullptr, add = true;
         direct = alpha == T(1) && (!d || (beta == T(1) && d_col == 1));
-        if (direct && d == p.c && d_row == p.c_row) d = nullptr, add = true;
     }
     // `count` neighbouring elements of C from (i, j) on. One loop per case: a loop that chooses would be turned into
     // masked loads from a null D, which some processors carry out very slowly.
@@ -79,6 +84,9 @@ template <class T> struct Finish {
         } else if (d && direct) {
             const T* from = d + i * d_row + j;
             for (int64_t q = 0; q < count; ++q) c[q] = sums[q] + from[q];
+        } else if (d && d_col == 1) {
+            const T* from = d + i * d_row + j;
+            for (int64_t q = 0; q < count; ++q) c[q] = alpha * sums[q] + beta * from[q];
         } else if (d) {
             const T* from = d + i * d_row + j * d_col;
             for (int64_t q = 0; q < count; ++q) c[q] = alpha * sums[q] + beta * from[q * d_col];
@@ -121,8 +129,8 @@ template <class T> void serial(const Product<T>& p, int64_t i0, int64_t i1, int6
     const int vectors = vectors_for<T>(j1 - j0);
     const int64_t width = vectors * L;
     const int rows = rows_for(i1 - i0, vectors);
-    const int64_t m = i1 - i0, n = j1 - j0, depth = depth_of<T>(p.k), block = rows * most(1, 240 / rows);
-    const bool pack_left = n > width && m > 1 && scattered(p), pack_right = p.b_col != 1 || far_apart<T>(p.b_row);
+    const int64_t m = i1 - i0, n = j1 - j0, depth = depth_of<T>(p.k), block = rows * divide_up(m, rows * divide_up(m, pass_rows));
+    const bool pack_left = n > width && m > 1 && scattered(p), pack_right = packs_right(p, m);
     T* panel_b = pack_right ? static_cast<T*>(scratch(slot_b, size_t(depth * width) * sizeof(T))) : nullptr;
     T* panel_a = pack_left ? static_cast<T*>(scratch(slot_a, size_t((least(block, m) + L) * depth) * sizeof(T) + 64)) : nullptr;
     for (int64_t q = 0; q < p.k; q += depth) {
@@ -223,7 +231,7 @@ template <class T> void shared_panels(const Product<T>& p) {
     const int64_t width = vectors * L, depth = depth_of<T>(p.k);
     const int rows = rows_for(p.m, vectors);
     const int64_t threads = num_threads();
-    const bool pack_left = scattered(p), pack_right = p.b_col != 1 || far_apart<T>(p.b_row);
+    const bool pack_left = scattered(p), pack_right = packs_right(p, p.m);
     const int64_t block_columns = least(divide_up(p.n, width), widest / width) * width;
     // Equally many shares for every thread; where there are too few rows, columns are cut as well, and each share of
     // them packs its rows again.
@@ -387,7 +395,7 @@ template <class T> void shares(const Product<T>& p) {
     const bool keep_rows = p.a_row == 1 && row_panels >= 4 * threads && p.k * p.n * int64_t(sizeof(T)) <= 400000;
     const bool by_columns = column_panels >= threads && (p.b_col != 1 || (p.n >= p.m && !keep_rows) || row_panels < threads);
     const int64_t panels = by_columns ? column_panels : row_panels;
-    const int64_t per_thread = by_columns ? 2 : p.b_col != 1 ? 1 : far_apart<T>(p.b_row) ? 2 : 4;  // each packs B anew
+    const int64_t per_thread = by_columns ? 2 : p.b_col != 1 ? 1 : packs_right(p, p.m / (2 * threads)) ? 2 : 4;  // each packs B anew
     const int64_t pieces = least(panels, per_thread * threads);
     run_parallel(pieces, [&](int64_t s) {
         // Columns are cut between panels; rows evenly, as a tile of fewer rows costs no more than its share.
@@ -475,7 +483,9 @@ template <class T> void real_product(Product<T> p) {
         return from_the_right(p);
     // Writing an element of C costs as much as some steps of k.
     if (flops + 16. * double(p.m) * double(p.n) < thread_flops) return serial(p, 0, p.m, 0, p.n);
-    if (flops < shared_flops || p.m < 24) return shares(p);
+    // Rows that pass over a panel of B at once: threads that pack their own columns wait for nobody.
+    const bool few_rows = p.m < 24 || (p.m <= pass_rows && p.n >= 2 * num_threads() * max_vectors * lanes<T>);
+    if (flops < shared_flops || few_rows) return shares(p);
     shared_panels(p);
 }
 
@@ -564,6 +574,26 @@ template <class Half> void round_to(const GemmArgs& g, const float* sums_of, int
     });
 }
 
+// A row or two times columns that lie along k: those are widened a few at a time, on the way to their dot products.
+template <class Half> void reduced_rows(const GemmArgs& g) {
+    constexpr int64_t at_once = 8;
+    Workspace work(Workspace::bytes_for<float>(g.m * g.k) + Workspace::bytes_for<float>(g.m * g.n));
+    float *a = work.take<float>(g.m * g.k), *c = work.take<float>(g.m * g.n);
+    gather(a, static_cast<const Half*>(g.a), g.m, g.k, g.a_row, g.a_col, [](Half x) { return float(x); });
+    parallel_for(divide_up(g.n, at_once), most(1, 16384 / g.k), [&](int64_t begin, int64_t end) {
+        float* b = static_cast<float*>(scratch(slot_b, size_t(at_once * g.k) * sizeof(float)));
+        for (int64_t j = begin * at_once; j < least(end * at_once, g.n); j += at_once) {
+            const int64_t count = least(at_once, g.n - j);
+            for (int64_t i = 0; i < count; ++i) {
+                const Half* from = static_cast<const Half*>(g.b) + (j + i) * g.b_col;
+                for (int64_t q = 0; q < g.k; ++q) b[i * g.k + q] = float(from[q]);
+            }
+            dot_product(Product<float>{g.m, count, g.k, a, g.k, 1, b, 1, g.k, c + j, g.n, nullptr, 0, 0, 1, 0}, 0, count);
+        }
+    });
+    round_to<Half>(g, c, g.n);
+}
+
 template <class Half> void reduced_one(const GemmArgs& g) {
     if (g.m <= 0 || g.n <= 0) return;
     using W = Workspace;
@@ -578,6 +608,7 @@ template <class Half> void reduced_one(const GemmArgs& g) {
             return round_to<Half>(g, c, plan.c_row());
         }
 #endif
+    if (g.m <= 2 && g.b_row == 1 && g.k >= 2 * lanes<float>) return reduced_rows<Half>(g);
     W work(W::bytes_for<float>(g.m * g.k) + W::bytes_for<float>(g.k * g.n) + W::bytes_for<float>(g.m * g.n));
     float *a = work.take<float>(g.m * g.k), *b = work.take<float>(g.k * g.n), *c = work.take<float>(g.m * g.n);
     const auto widen = [](Half x) { return float(x); };
@@ -597,6 +628,10 @@ template <class Half> void reduced_one(const GemmArgs& g) {
 template <class R> struct Pair {
     R re, im;
 };
+
+template <class R, int... i> WISP_INLINE Vec<R> swapped_pairs(Vec<R> v, std::integer_sequence<int, i...>) {
+    return __builtin_shufflevector(v, v, (i ^ 1)...);
+}
 
 // A complex product is one real product of twice the width and depth, and its operands are nearly there in memory:
 // a row of A is already (re, im, re, im...), so is a row of C, and B becomes pairs of rows
@@ -618,20 +653,40 @@ template <class R> void complex_one(const GemmArgs& g) {
                 c[i * g.c_row + j] = {beta.re * x.re - beta.im * x.im, beta.re * x.im + beta.im * x.re};
             }
     const bool copy_a = g.a_col != 1 && k > 1;
-    Workspace work(Workspace::bytes_for<R>(4 * k * n) + Workspace::bytes_for<R>(copy_a ? 2 * m * k : 0));
-    R* right = work.take<R>(4 * k * n);
-    parallel_for(k, most(1, 8192 / n), [&](int64_t q0, int64_t q1) {
+    // Whole panels of B where they suffice for the threads: each goes from its making straight into the product.
+    const double flops = 8. * double(m) * double(n) * double(k);
+    const int64_t widest = max_vectors * lanes<R> / 2, panels = divide_up(n, widest), width = divide_up(n, panels);
+    const bool by_panels = m >= 8 && k > 0 && k < 4096 && (flops < thread_flops || panels >= 2 * num_threads());
+    Workspace work(Workspace::bytes_for<R>(by_panels ? 0 : 4 * k * n) + Workspace::bytes_for<R>(copy_a ? 2 * m * k : 0));
+    constexpr int L = lanes<R>;
+    Vec<R> even_signs, odd_signs;
+    for (int i = 0; i < L; i += 2) {
+        even_signs[i] = 1, even_signs[i + 1] = sign_b;
+        odd_signs[i] = -sign_a * sign_b, odd_signs[i + 1] = sign_a;
+    }
+    // Rows [q0, q1) of columns [j0, j1), of 2 * `pitch` numbers each.
+    auto make = [&](R* to, int64_t pitch, int64_t q0, int64_t q1, int64_t j0, int64_t j1) {
         for (int64_t q = q0; q < q1; ++q) {
-            R *even = right + 4 * q * n, *odd = even + 2 * n;
-            for (int64_t j = 0; j < n; ++j) {
-                Pair<R> x = b[q * g.b_row + j * g.b_col];
+            R *even = to + 4 * q * pitch, *odd = even + 2 * pitch;
+            const Pair<R>* from = b + q * g.b_row + j0 * g.b_col;
+            int64_t j = 0;
+            if (!scaled && g.b_col == 1)
+                for (; j + L / 2 <= j1 - j0; j += L / 2) {
+                    const Vec<R> x = load(reinterpret_cast<const R*>(from + j));
+                    store(even + 2 * j, x * even_signs);
+                    store(odd + 2 * j, swapped_pairs<R>(x, std::make_integer_sequence<int, L>{}) * odd_signs);
+                }
+            for (; j < j1 - j0; ++j) {
+                Pair<R> x = from[j * g.b_col];
                 x.im *= sign_b;
                 if (scaled) x = {alpha.re * x.re - alpha.im * x.im, alpha.re * x.im + alpha.im * x.re};
                 even[2 * j] = x.re, even[2 * j + 1] = x.im;
                 odd[2 * j] = -sign_a * x.im, odd[2 * j + 1] = sign_a * x.re;
             }
         }
-    });
+    };
+    R* right = by_panels ? nullptr : work.take<R>(4 * k * n);
+    if (!by_panels) parallel_for(k, most(1, 8192 / n), [&](int64_t q0, int64_t q1) { make(right, n, q0, q1, 0, n); });
     const R* left = reinterpret_cast<const R*>(a);
     int64_t left_row = 2 * g.a_row;
     if (copy_a) {
@@ -639,9 +694,20 @@ template <class R> void complex_one(const GemmArgs& g) {
         gather(rows, a, m, k, g.a_row, g.a_col, [](Pair<R> x) { return x; });
         left = reinterpret_cast<const R*>(rows), left_row = 2 * k;
     }
-    R* out = reinterpret_cast<R*>(c);
-    real_product(
-        Product<R>{m, 2 * n, 2 * k, left, left_row, 1, right, 2 * n, 1, out, 2 * g.c_row, d ? out : nullptr, 2 * g.c_row, 1, R(1), R(1)});
+    auto multiply = [&](const R* panel, int64_t pitch, int64_t j, int64_t count) {
+        R* out = reinterpret_cast<R*>(c + j);
+        return Product<R>{m,           2 * count,         2 * k,       left, left_row, 1,   panel, 2 * pitch, 1, out,
+                          2 * g.c_row, d ? out : nullptr, 2 * g.c_row, 1,    R(1),     R(1)};
+    };
+    if (!by_panels) return real_product(multiply(right, n, 0, n));
+    run_parallel(flops < thread_flops ? 1 : panels, [&](int64_t unit) {
+        for (int64_t t = unit; t < (flops < thread_flops ? panels : unit + 1); ++t) {
+            const int64_t j = t * width, count = least(width, n - j);
+            R* panel = static_cast<R*>(scratch(slot_partial, size_t(4 * k * width) * sizeof(R)));
+            make(panel, width, 0, k, j, j + count);
+            serial(multiply(panel, width, j, count), 0, m, 0, 2 * count);
+        }
+    });
 }
 
 // to[j] += the sum over four rows of B, each times its factor.

@@ -21,15 +21,27 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; ++v) sum[i][v] = Vec<T>{};
     }
-    auto step = [&](const T* pa, const T* pb) __attribute__((always_inline)) {
+    // A pointer for every three rows, which the compiler is kept from merging: with an offset for each row and step it would
+    // run out of registers and read them from memory again and again.
+    constexpr int groups = unit ? 1 : (rows + 2) / 3;
+    const T* at[groups];
+#pragma GCC unroll 4
+    for (int g = 0; g < groups; ++g) at[g] = a + 3 * g * a_row;
+    auto step = [&]() __attribute__((always_inline)) {
         Vec<T> right[vectors];
 #pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) right[v] = part && v == vectors - 1 ? load_lanes(pb + v * L, last) : load(pb + v * L);
+        for (int v = 0; v < vectors; ++v) right[v] = part && v == vectors - 1 ? load_lanes(b + v * L, last) : load(b + v * L);
 #pragma GCC unroll 16
         for (int i = 0; i < rows; ++i) {
-            const Vec<T> left = splat<T>(unit ? pa[i] : pa[i * a_row]);
+            const Vec<T> left = splat<T>(unit ? at[0][i] : at[i / 3 % groups][i % 3 * a_row]);
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; ++v) sum[i][v] += left * right[v];
+        }
+        b += b_row;
+#pragma GCC unroll 4
+        for (int g = 0; g < groups; ++g) {
+            at[g] += a_col;
+            asm("" : "+r"(at[g]));
         }
     };
     // C comes while the sums are made, a row at a time: all at once would keep B from coming. So do the next tile's
@@ -41,7 +53,7 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
         if (p % 16 == 0 && p + 16 <= k) {
             if (!unit) {
 #pragma GCC unroll 16
-                for (int i = 0; i < rows; ++i) __builtin_prefetch(a + (rows + i) * a_row);
+                for (int i = 0; i < rows; ++i) __builtin_prefetch(at[0] + (rows + i) * a_row);
             }
             if (p < 16 * rows) {
 #pragma GCC unroll 4
@@ -49,15 +61,13 @@ void tile(int64_t k, const T* __restrict a, int64_t a_row, int64_t a_col, const 
                 row += c_row;
             }
         }
-        step(a, b);
+        step();
         __builtin_prefetch(ahead, 0, 3);
-        step(a + a_col, b + b_row);
+        step();
         __builtin_prefetch(ahead + ahead_step, 0, 3);
-        a += 2 * a_col;
-        b += 2 * b_row;
         ahead += 2 * ahead_step;
     }
-    if (p < k) step(a, b);
+    if (p < k) step();
 #pragma GCC unroll 16
     for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 4

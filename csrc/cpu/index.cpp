@@ -1,5 +1,7 @@
 // Indexing (see index.h). Slices that are contiguous are moved and combined row by row; writes are split among threads
 // by where they go, so that repeated indices meet in order.
+// Complex numbers are multiplied as by mul, each product rounded; pairs of doubles that become vectors are fused all the same.
+#pragma GCC optimize("fp-contract=off", "no-tree-slp-vectorize")
 #include "core/merged.h"
 #include "kernels/index.h"
 
@@ -108,9 +110,9 @@ int64_t first_out_of_range(const int64_t* index, int64_t n, int64_t size, bool w
     parallel_for(n, grain, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i += block) {
             const int64_t stop = end - i < block ? end : i + block;
-            int64_t bad = 0;
-            for (int64_t j = i; j < stop; j++) bad |= int64_t(index[j] < low) | int64_t(index[j] >= size);
-            if (!bad) continue;
+            uint64_t signs = 0;  // of what an index is from both ends
+            for (int64_t j = i; j < stop; j++) signs |= (uint64_t(index[j]) - uint64_t(low)) | (uint64_t(size) - 1 - uint64_t(index[j]));
+            if (!(signs >> 63)) continue;
             while (index[i] >= low && index[i] < size) i++;
             int64_t known = __atomic_load_n(&first, __ATOMIC_RELAXED);
             while (i < known && !__atomic_compare_exchange_n(&first, &known, i, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
@@ -209,7 +211,7 @@ void take(void* out, int64_t out_step, const int64_t* out_strides, const void* i
         T* to = static_cast<T*>(out);
         parallel_for(n, per_thread, [&](int64_t begin, int64_t end) {
             if (rows.count == 1) {
-                for (int64_t i = begin; i < end; i++) to[i * out_step] = from[offsets[i]];
+                for (int64_t i = begin; i < end; i++) to[i * out_step] = from[one_by_one(offsets[i])];
             } else if (rows.ndim == 1 && ss == 1 && ds == 1) {
                 const size_t bytes = size_t(width) * sizeof(T);
                 if (bytes >= 32)
@@ -323,18 +325,23 @@ void gather(void* out, const void* in, const int64_t* in_strides, const int64_t*
             T* __restrict d = static_cast<T*>(out) + o;
             const T* __restrict s = static_cast<const T*>(in) + i;
             const int64_t* __restrict at = index + x;
-            if (wrap)
-                for (int64_t j = 0; j < inner; j++) d[j] = s[(at[j * is] < 0 ? at[j * is] + size : at[j * is]) * along + j * ss];
-            else if (ss == 0 && along == 1 && is == 1)
-                for (int64_t j = 0; j < inner; j++) d[j] = s[at[j]];
-            else
-                for (int64_t j = 0; j < inner; j++) d[j] = s[at[j * is] * along + j * ss];
+            const auto from_end = [&](int64_t i) __attribute__((always_inline)) { return wrap && i < 0 ? i + size : i; };
+            if (is == 0 && ss == 1) {  // one index for the whole row
+                std::memcpy(d, s + from_end(at[0]) * along, size_t(inner) * sizeof(T));
+            } else if (ss == 0 && along == 1 && is == 1) {
+                if (wrap)
+                    for (int64_t j = 0; j < inner; j++) d[j] = s[one_by_one(at[j] + (at[j] >> 63 & size))];
+                else
+                    for (int64_t j = 0; j < inner; j++) d[j] = s[one_by_one(at[j])];
+            } else {
+                for (int64_t j = 0; j < inner; j++) d[j] = s[one_by_one(from_end(at[j * is]) * along + j * ss)];
+            }
         });
     });
 }
 
 void scatter(Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index, const int64_t* index_strides,
-             const void* values, const int64_t* value_strides, const int64_t* sizes, int ndim, int dim, int64_t, const char*) {
+             const void* values, const int64_t* value_strides, const int64_t* sizes, int ndim, int dim, int64_t size, const char*) {
     int64_t placed[max_dims];
     for (int k = 0; k < ndim; k++) placed[k] = k == dim ? 0 : out_strides[k];
     const int64_t along = ndim ? out_strides[dim] : 0;
@@ -343,10 +350,11 @@ void scatter(Scatter how, void* out, DType dtype, const int64_t* out_strides, co
     by_type(how, dtype, [&](auto* tag, auto way) {
         using T = std::remove_pointer_t<decltype(tag)>;
         constexpr Scatter combine = decltype(way)::value;
-        each_row(sizes, ndim, dim, placed, value_strides, index_strides, [&](int64_t o, int64_t v, int64_t x) {
+        const auto one_row = [&](int64_t o, int64_t v, int64_t x, int64_t inner) {
             T* d = static_cast<T*>(out) + o;
             const T* s = static_cast<const T*>(values) + v;
             const int64_t* at = index + x;
+            if (is == 0 && dim < ndim - 1) return combine_row<combine>(d + at[0] * along, ds, s, vs, inner);
             if (ds == 0 && along == 1 && is == 1 && vs == 1) {
                 for (int64_t j = 0; j < inner; j++) d[at[j]] = combined<combine>(d[at[j]], s[j]);
                 return;
@@ -355,7 +363,26 @@ void scatter(Scatter how, void* out, DType dtype, const int64_t* out_strides, co
                 T& to = d[at[j * is] * along + j * ds];
                 to = combined<combine>(to, s[j * vs]);
             }
-        });
+        };
+        if (ndim == 2 && dim == 0 && sizes[0] * inner >= 2 * grain) {
+            if (is == 0 && inner >= 16) {  // whole rows: each thread has a part of those that are written to
+                parallel_for(size, most(1, size / num_threads()), [&](int64_t begin, int64_t end) {
+                    for (int64_t i = 0; i < sizes[0]; i++) {
+                        const int64_t x = i * index_strides[0];
+                        if (index[x] >= begin && index[x] < end) one_row(i * placed[0], i * value_strides[0], x, inner);
+                    }
+                });
+                return;
+            }
+            const int64_t columns = 64;  // the rows meet, their columns do not
+            parallel_for(divide_up(inner, columns), 1, [&](int64_t begin, int64_t end) {
+                const int64_t first = begin * columns, length = least(inner, end * columns) - first;
+                for (int64_t i = 0; i < sizes[0]; i++)
+                    one_row(i * placed[0] + first * ds, i * value_strides[0] + first * vs, i * index_strides[0] + first * is, length);
+            });
+            return;
+        }
+        each_row(sizes, ndim, dim, placed, value_strides, index_strides, [&](int64_t o, int64_t v, int64_t x) { one_row(o, v, x, inner); });
     });
 }
 
@@ -394,9 +421,15 @@ void nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* ma
     for (; found < count; m += inner) {
         const int64_t before = found;
         int64_t* column = out + last * column_step;
-        for (int64_t j = 0; j < inner && found < count; j++) {
-            column[found * row_step] = j;
-            found += m[j];
+        for (int64_t j = 0; j < inner && found < count;) {
+            for (uint64_t eight; j + 8 <= inner; j += 8) {
+                std::memcpy(&eight, m + j, 8);
+                if (eight) break;
+            }
+            for (const int64_t stop = least(inner, j + 8); j < stop && found < count; j++) {
+                column[found * row_step] = j;
+                found += m[j];
+            }
         }
         for (int k = 0; k < last; k++)
             for (int64_t i = before; i < found; i++) out[i * row_step + k * column_step] = at[k];
@@ -431,7 +464,11 @@ void triangle(void* out, const void* in, int64_t batch, int64_t rows, int64_t co
 int64_t count_true(const bool* mask, int64_t n) {
     const auto* m = reinterpret_cast<const Bool*>(mask);
     int64_t count = 0;
-    for (int64_t i = 0; i < n; i++) count += m[i];
+    for (int64_t i = 0; i < n;) {
+        uint8_t some = 0;  // bytes, as long as they hold the sum
+        for (const int64_t stop = least(n, i + 192); i < stop; i++) some = uint8_t(some + m[i]);
+        count += some;
+    }
     return count;
 }
 void repeat(int64_t* out, const int64_t* repeats, int64_t n) {
@@ -439,7 +476,11 @@ void repeat(int64_t* out, const int64_t* repeats, int64_t n) {
         for (int64_t k = 0; k < repeats[i]; k++) *out++ = i;
 }
 void count_up(int64_t* out, int64_t n, int64_t first, int64_t step) {
-    for (int64_t i = 0; i < n; i++) out[i] = first + i * step;
+    parallel_for(n, 1 << 16, [=](int64_t begin, int64_t end) {
+        const uint64_t by = uint64_t(step), from = uint64_t(first);  // wraps by definition; copies, for `out` might be this very closure
+        int64_t* __restrict to = out;
+        for (int64_t i = begin; i < end; i++) to[i] = int64_t(from + uint64_t(i) * by);
+    });
 }
 
 bool holds(const bool* good, int64_t n, const char*) {
@@ -449,10 +490,22 @@ bool holds(const bool* good, int64_t n, const char*) {
     return true;
 }
 
+void extremes(const int64_t* x, int64_t n, int64_t* least, int64_t* largest) {
+    *least = *largest = x[0];
+    for (int64_t i = 1; i < n; i++) {
+        *least = std::min(*least, x[i]);
+        *largest = std::max(*largest, x[i]);
+    }
+}
+
+void mark_classes(int64_t* out, const int64_t* x, int64_t n, int64_t classes, const char*, const char*) {
+    for (int64_t i = 0; i < n; i++) out[i * classes + x[i]] = 1;
+}
+
 }  // namespace
 
-extern const IndexKernels index_table = {&first_out_of_range, &offsets,        &take,    &put,      &gather,     &scatter,
-                                         &masked_select,      &masked_scatter, &nonzero, &triangle, &count_true, &repeat,
-                                         &count_up,           &holds,          0};
+extern const IndexKernels index_table = {&first_out_of_range, &offsets,      &take,     &put,        &gather, &scatter,  &masked_select,
+                                         &masked_scatter,     &nonzero,      &triangle, &count_true, &repeat, &count_up, &holds,
+                                         &extremes,           &mark_classes, 0};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -1,4 +1,5 @@
-// LAPACK through dlopen: the symbols, and batched loops around them. Compiled once; the library has its own dispatch.
+// LAPACK through dlopen: the symbols, and batched loops around them. Compiled once; the library has its own dispatch. Real systems
+// of equations are our own (systems.cpp).
 #include "kernels/lapack.h"
 
 #include <dlfcn.h>
@@ -126,39 +127,51 @@ template <class T> void lu_halves(int64_t m_, int64_t n_, T* a, int64_t stride, 
 }
 
 template <class T> void lu(int64_t batch, int64_t m_, int64_t n_, void* a, int32_t* pivots, int32_t* info) {
-    const int64_t k = std::min(m_, n_);
-    over(batch, double(m_) * n_ * k, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; i++) lu_halves(m_, n_, static_cast<T*>(a) + i * m_ * n_, m_, pivots + i * k, info + i);
-    });
+    if constexpr (!complex_type<T>) {
+        systems.lu[type_index<T>](batch, m_, n_, a, pivots, info);
+    } else {
+        const int64_t k = std::min(m_, n_);
+        over(batch, double(m_) * n_ * k, [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; i++) lu_halves(m_, n_, static_cast<T*>(a) + i * m_ * n_, m_, pivots + i * k, info + i);
+        });
+    }
 }
 
 // Columns are independent, so they are spread over the pool too, in blocks that do not depend on its size.
 template <class T> void lu_solve(int64_t batch, char trans, int64_t n_, int64_t columns, const void* lu, const int32_t* pivots, void* b) {
-    constexpr int64_t width = 128;
-    const int64_t blocks = (columns + width - 1) / width;
-    const int n = int(n_), ld = leading(n);
-    over(batch * blocks, 2.0 * n * n * std::min(columns, width), [&](int64_t begin, int64_t end) {
-        for (int64_t block = begin; block < end; block++) {
-            const int64_t i = block / blocks, first = block % blocks * width;
-            const int nrhs = int(std::min(width, columns - first));
-            int info = 0;
-            call<T>(getrs, &trans, &n, &nrhs, static_cast<const T*>(lu) + i * n_ * n_, &ld, pivots + i * n_,
-                    static_cast<T*>(b) + (i * columns + first) * n_, &ld, &info);
-        }
-    });
+    if constexpr (!complex_type<T>) {
+        systems.lu_solve[type_index<T>](batch, trans, n_, columns, lu, pivots, b);
+    } else {
+        constexpr int64_t width = 128;
+        const int64_t blocks = (columns + width - 1) / width;
+        const int n = int(n_), ld = leading(n);
+        over(batch * blocks, 2.0 * n * n * std::min(columns, width), [&](int64_t begin, int64_t end) {
+            for (int64_t block = begin; block < end; block++) {
+                const int64_t i = block / blocks, first = block % blocks * width;
+                const int nrhs = int(std::min(width, columns - first));
+                int info = 0;
+                call<T>(getrs, &trans, &n, &nrhs, static_cast<const T*>(lu) + i * n_ * n_, &ld, pivots + i * n_,
+                        static_cast<T*>(b) + (i * columns + first) * n_, &ld, &info);
+            }
+        });
+    }
 }
 
 template <class T> void lu_inverse(int64_t batch, int64_t n_, void* lu, const int32_t* pivots, int32_t* info) {
-    const int n = int(n_), ld = leading(n);
-    over_or_within(batch, 2.0 * n * n * n, [&](int64_t begin, int64_t end) {
-        T answer{};
-        int size = -1, ignored = 0;
-        call<T>(getri, &n, static_cast<T*>(lu), &ld, pivots, &answer, &size, &ignored);
-        size = query_size(answer);
-        std::vector<T> work(size);
-        for (int64_t i = begin; i < end; i++)
-            call<T>(getri, &n, static_cast<T*>(lu) + i * n_ * n_, &ld, pivots + i * n_, work.data(), &size, info + i);
-    });
+    if constexpr (!complex_type<T>) {
+        systems.lu_inverse[type_index<T>](batch, n_, lu, pivots);
+    } else {
+        const int n = int(n_), ld = leading(n);
+        over_or_within(batch, 2.0 * n * n * n, [&](int64_t begin, int64_t end) {
+            T answer{};
+            int size = -1, ignored = 0;
+            call<T>(getri, &n, static_cast<T*>(lu), &ld, pivots, &answer, &size, &ignored);
+            size = query_size(answer);
+            std::vector<T> work(size);
+            for (int64_t i = begin; i < end; i++)
+                call<T>(getri, &n, static_cast<T*>(lu) + i * n_ * n_, &ld, pivots + i * n_, work.data(), &size, info + i);
+        });
+    }
 }
 
 template <class T> void cholesky(int64_t batch, char part, int64_t n_, void* a, int32_t* info) {
@@ -170,6 +183,8 @@ template <class T> void cholesky(int64_t batch, char part, int64_t n_, void* a, 
 
 template <class T>
 void triangular_solve(int64_t batch, char side, char part, char trans, char diagonal, int64_t m_, int64_t n_, const void* a, void* b) {
+    if constexpr (!complex_type<T>)
+        if (side == 'L') return systems.triangular_solve[type_index<T>](batch, part, trans, diagonal, m_, n_, a, b);
     const int m = int(m_), n = int(n_);
     const int64_t order = side == 'L' ? m_ : n_;
     const int ld_a = leading(order), ld_b = leading(m_);

@@ -117,12 +117,15 @@ WISP_INLINE float expm1(float x) {
 struct LogParts {
     float e, f;  // x = 2^e * (1 + f), 1 + f in [2/3, 4/3)
 };
+WISP_INLINE LogParts log_reduce_normal(float x) {
+    const int32_t i = bits_as<int32_t>(x);
+    const int32_t e = (i - 0x3f2aaaab) & int32_t(0xff800000);
+    return {float(e >> 23), bits_as<float>(i - e) - 1.0f};
+}
 WISP_INLINE LogParts log_reduce(float x) {
     const bool denormal = x < 1.17549435e-38f;
-    const float scaled = denormal ? x * 8388608.0f : x;
-    const int32_t i = bits_as<int32_t>(scaled);
-    const int32_t e = (i - 0x3f2aaaab) & int32_t(0xff800000);
-    return {float(e >> 23) - (denormal ? 23.0f : 0.0f), bits_as<float>(i - e) - 1.0f};
+    const LogParts p = log_reduce_normal(denormal ? x * 8388608.0f : x);
+    return {p.e - (denormal ? 23.0f : 0.0f), p.f};
 }
 WISP_INLINE float log1p_tail(float f) {  // log(1 + f) - f for f in [-1/3, 1/3]
     const float p =
@@ -135,26 +138,30 @@ WISP_INLINE float log_special(float x, float y) {
     y = x == infinity_f ? x : y;
     return x >= 0.0f ? y : nan_f;
 }
-WISP_INLINE float log(float x) {
-    const LogParts p = log_reduce(x);
+WISP_INLINE float log_of(LogParts p) {
     const float low = fused(p.e, -1.90465421e-9f, log1p_tail(p.f));
-    return log_special(x, fused(p.e, 0.693147182f, p.f + low));
+    return fused(p.e, 0.693147182f, p.f + low);
 }
-WISP_INLINE float log2(float x) {
-    const LogParts p = log_reduce(x);
+WISP_INLINE float log2_of(LogParts p) {
     const float tail = log1p_tail(p.f);
     float y = fused(p.f, 1.92596299e-8f, tail * 1.44269504f);
     y = fused(p.f, 1.44269502f, y);
-    return log_special(x, p.e + y);
+    return p.e + y;
 }
-WISP_INLINE float log10(float x) {
-    const LogParts p = log_reduce(x);
+WISP_INLINE float log10_of(LogParts p) {
     const float tail = log1p_tail(p.f);
     float y = fused(p.f, 1.3165034e-9f, tail * 0.434294482f);
     y = fused(p.f, 0.43429448f, y);
     y = fused(p.e, -1.04254532e-8f, y);
-    return log_special(x, fused(p.e, 0.301030006f, y));
+    return fused(p.e, 0.301030006f, y);
 }
+WISP_INLINE float log(float x) { return log_special(x, log_of(log_reduce(x))); }
+WISP_INLINE float log2(float x) { return log_special(x, log2_of(log_reduce(x))); }
+WISP_INLINE float log10(float x) { return log_special(x, log10_of(log_reduce(x))); }
+// The same bits, of positive normal numbers only.
+WISP_INLINE float log_normal(float x) { return log_of(log_reduce_normal(x)); }
+WISP_INLINE float log2_normal(float x) { return log2_of(log_reduce_normal(x)); }
+WISP_INLINE float log10_normal(float x) { return log10_of(log_reduce_normal(x)); }
 WISP_INLINE float log1p(float x) {
     const float u = 1.0f + x;
     const int32_t i = bits_as<int32_t>(u);
@@ -180,7 +187,7 @@ struct Angle {
 // In double, so that the difference keeps a float's precision up to most_exact_angle; pointwise kernels compute what lies
 // beyond in double (see pointwise_rows.h).
 #ifdef WISP_FUSED
-constexpr float most_exact_angle = 0x1p49f;
+constexpr float most_exact_angle = 0x1p44f;  // beyond, the error of 2 / pi would carry the rest far over pi / 4
 #else
 constexpr float most_exact_angle = 0x1p27f;
 #endif
@@ -201,6 +208,21 @@ WISP_INLINE Angle angle_reduce(float x) {
     narrow = narrow < -0.8f ? -0.8f : narrow;
     return {int32_t(bits_as<int64_t>(shifted)), narrow};
 }
+// The same in float, where |x| is at most most_near_angle (its bits are given): x and the first product are multiples of one
+// small number, so that their difference is exact, and each of the others is rounded at the end alone.
+#ifdef WISP_FUSED
+constexpr uint32_t most_near_angle = 0x47800000u;  // 2^16
+#else
+constexpr uint32_t most_near_angle = 0;  // only at 0
+#endif
+WISP_INLINE Angle near_angle_reduce(float x) {
+    const float shifted = fused(x, 0.636619772f, round_magic);
+    const float n = shifted - round_magic;
+    float r = fused(n, -1.57079637f, x);
+    r = fused(n, 4.37113883e-08f, r);
+    r = fused(n, 1.71512489e-15f, r);
+    return {bits_as<int32_t>(shifted), r};
+}
 WISP_INLINE float sin_fraction(float r, float s) { return fused(r * s, horner(s, -0.166666538f, 0.00833210815f, -0.000195082335f), r); }
 WISP_INLINE float cos_fraction(float s) {
     return fused(s * s, horner(s, 0.0416666456f, -0.00138872978f, 2.44300882e-05f), fused(s, -0.5f, 1.0f));
@@ -210,20 +232,23 @@ WISP_INLINE float sine_of(Angle a) {
     const float y = a.quadrant & 1 ? cos_fraction(s) : sin_fraction(a.r, s);
     return bits_as<float>(bits_as<int32_t>(y) ^ int32_t(uint32_t(a.quadrant & 2) << 30));
 }
+WISP_INLINE float cosine_of(Angle a) {
+    a.quadrant += 1;
+    return sine_of(a);
+}
+WISP_INLINE float tangent_of(Angle a) {
+    const float s = a.r * a.r;
+    const float sine = sin_fraction(a.r, s), cosine = cos_fraction(s);
+    const bool odd = a.quadrant & 1;
+    return (odd ? -cosine : sine) / (odd ? sine : cosine);
+}
 WISP_INLINE float sin(float x) {
     const float y = sine_of(angle_reduce(x));
     return x == 0.0f ? x : y;  // keeps -0
 }
-WISP_INLINE float cos(float x) {
-    Angle a = angle_reduce(x);
-    a.quadrant += 1;
-    return sine_of(a);
-}
+WISP_INLINE float cos(float x) { return cosine_of(angle_reduce(x)); }
 WISP_INLINE float tan(float x) {
-    const Angle a = angle_reduce(x);
-    const float s = a.r * a.r;
-    const float sine = sin_fraction(a.r, s), cosine = cos_fraction(s);
-    const float y = a.quadrant & 1 ? -cosine / sine : sine / cosine;
+    const float y = tangent_of(angle_reduce(x));
     return x == 0.0f ? x : y;
 }
 
@@ -451,6 +476,19 @@ WISP_INLINE float ceil(float x) { return __builtin_ceilf(x); }
 WISP_INLINE float trunc(float x) { return __builtin_truncf(x); }
 WISP_INLINE float nearbyint(float x) { return __builtin_nearbyintf(x); }
 WISP_INLINE float fmod(float x, float y) { return __builtin_fmodf(x, y); }
+// x / y for |x| < 2^22 |y| and finite y: the whole part of |x / y|, and exactly what is left of |x|.
+struct Division {
+    float whole, left;
+};
+WISP_INLINE bool divides_quickly(float x, float y) { return (abs(x) < 4194304.0f * abs(y)) & (abs(y) < infinity_f); }
+WISP_INLINE Division divide_quickly(float x, float y) {
+    const float a = abs(x), b = abs(y);
+    float whole = __builtin_truncf(a / b);
+    float left = fused_exact(-whole, b, a);
+    const float fewer = left < 0.0f ? 1.0f : 0.0f;  // the quotient was rounded up to a whole number
+    whole -= fewer;
+    return {whole, left < 0.0f ? left + b : left};
+}
 WISP_INLINE float hypot(float x, float y) {  // in double neither the squares nor their sum overflow
     const float r = float(__builtin_sqrt(double(x) * double(x) + double(y) * double(y)));
     return abs(x) == infinity_f || abs(y) == infinity_f ? infinity_f : r;

@@ -233,10 +233,42 @@ void run_blocks(BlockPlan& p, const Dims& sizes, int64_t numel, bool constants) 
     parallel_for(units, std::max<int64_t>(1, grain / (p.piece * p.tile_rows)), [&](int64_t b, int64_t e) { run(p, b, e); });
 }
 
+// Bits of contiguous operands of one type, whatever it is, are combined as 64-bit words.
+bool run_words(Pointwise op, const PointwiseOperand* operands, int count, const Dims& sizes, int64_t numel) {
+    if (op != Pointwise::bitwise_and && op != Pointwise::bitwise_or && op != Pointwise::bitwise_xor && op != Pointwise::bitwise_not)
+        return false;
+    const DType dtype = operands[0].dtype;
+    const int64_t item = item_size(dtype), bytes = numel * item, words = bytes / 8;
+    if (dtype == DType::boolean || item == 8) return false;
+    for (int k = 0; k < count; k++) {
+        if (operands[k].dtype != dtype || !operands[k].strides) return false;
+        for (int64_t d = sizes.size() - 1, step = 1; d >= 0; step *= sizes[d], d--)
+            if (sizes[d] != 1 && operands[k].strides[d] != step) return false;
+    }
+    const PointwiseKernel kernel = pointwise_row(op).forward[compute_u64];
+    parallel_for(words, 4096, [&](int64_t begin, int64_t end) {
+        char* pointers[max_operands];
+        for (int k = 0; k < max_operands; k++) pointers[k] = operands[k < count ? k : 1].data + begin * 8;
+        kernel(pointers, end - begin, nullptr, 0);
+    });
+    if (const size_t rest = size_t(bytes - words * 8)) {
+        uint64_t last[max_operands] = {};
+        char* pointers[max_operands];
+        for (int k = 0; k < max_operands; k++) {
+            pointers[k] = reinterpret_cast<char*>(&last[k]);
+            if (k > 0) std::memcpy(&last[k], operands[k < count ? k : 1].data + words * 8, rest);
+        }
+        kernel(pointers, 1, nullptr, 0);
+        std::memcpy(operands[0].data + words * 8, &last[0], rest);
+    }
+    return true;
+}
+
 void row(Pointwise op, int which, DType compute, DType result, const PointwiseOperand* operands, int count, const Dims& sizes,
          int64_t numel, const Param* params) {
     const PointwiseKernelRow& kernels = pointwise_row(op);
     const Compute type = compute_index(compute);
+    if (type >= compute_i64 && run_words(op, operands, count, sizes, numel)) return;
     BlockPlan p;
     p.kernel = which ? kernels.gradient[which - 1][type] : kernels.forward[type];
     p.operands = operands;

@@ -159,7 +159,9 @@ void rows(const Problem& p, int64_t begin, int64_t count, const T* parameters, t
     using Total = typename Fold::template Total<T>;
     const int last = p.reduced.ndim - 1;
     const int64_t n = p.reduced.sizes[last], stride = p.reduced.strides[0][last];
-    const bool direct = stride == 1 && (p.in_place || (std::is_same_v<Fold, Count> && p.in_dtype == DType::boolean));
+    constexpr bool squares = std::is_same_v<Fold, Sum> && std::is_floating_point_v<T>;  // as they are read
+    const bool squared = squares && stride == 1 && p.map == Map::square && p.in_dtype == p.compute;
+    const bool direct = stride == 1 && (squared || p.in_place || (std::is_same_v<Fold, Count> && p.in_dtype == DType::boolean));
     const int64_t most = direct && sizeof(T) > 1 ? stretch : block;  // lanes of bytes must not overflow
     alignas(64) T buffer[block];
     for (int64_t r = 0; r < count; r++) {
@@ -170,6 +172,11 @@ void rows(const Problem& p, int64_t begin, int64_t count, const T* parameters, t
                     const int64_t m = n - i < most ? n - i : most;
                     const T* x = direct ? reinterpret_cast<const T*>(p.in) + offset + i
                                         : fetch(p, offset + i * stride, stride, m, buffer, parameters + r, 0);
+                    if constexpr (squares)
+                        if (squared) {
+                            total = Fold::step(total, fold_run<SumOfSquares>(x, m));
+                            continue;
+                        }
                     total = Fold::step(total, fold_run<Fold>(x, m));
                 }
             });
@@ -194,6 +201,8 @@ void columns(const Problem& p, int64_t begin, int64_t count, const T* parameters
     const int64_t across = p.kept.strides[0][p.kept.ndim - 1], first = p.offset_of(begin);
     for (int64_t j = 0; j < count; j++) totals[j] = widened<Total>(Fold::template start<T>());
     if (p.length == 0) return;
+    // Products soon leave the range of floats, where each step would take a hundred times as long.
+    constexpr int64_t deep = std::is_same_v<Fold, Product> ? 24 : column_stretch;
     alignas(64) T lanes[column_block];
     alignas(64) T buffers[4][block];
     const int last = p.reduced.ndim - 1;
@@ -232,7 +241,7 @@ void columns(const Problem& p, int64_t begin, int64_t count, const T* parameters
                 const T four = Fold::step(Fold::step(Fold::step(Fold::step(lanes[j], a[j]), b[j]), c[j]), d[j]);
                 lanes[j] = Fold::step(Fold::step(Fold::step(Fold::step(four, e[j]), f[j]), g[j]), h[j]);
             }
-            if ((in_lanes += 8) >= column_stretch) {
+            if ((in_lanes += 8) >= deep) {
                 flush<Fold>(sums, lanes, width);
                 in_lanes = 0;
             }
@@ -241,7 +250,7 @@ void columns(const Problem& p, int64_t begin, int64_t count, const T* parameters
             const T* __restrict a = row(i, width), * __restrict b = row(i + 1, width);
             const T* __restrict c = row(i + 2, width), * __restrict d = row(i + 3, width);
             for (int64_t j = 0; j < width; j++) lanes[j] = Fold::step(Fold::step(Fold::step(Fold::step(lanes[j], a[j]), b[j]), c[j]), d[j]);
-            if ((in_lanes += 4) >= column_stretch) {
+            if ((in_lanes += 4) >= deep) {
                 flush<Fold>(sums, lanes, width);
                 in_lanes = 0;
             }
@@ -256,7 +265,7 @@ void columns(const Problem& p, int64_t begin, int64_t count, const T* parameters
             for (int64_t j = 0; j < (n - i * group) * count; j++) lanes[j] = Fold::step(lanes[j], a[j]);
             in_lanes++;
         }
-        if (in_lanes >= column_stretch - 8) {
+        if (in_lanes >= deep - 8) {
             flush<Fold>(sums, lanes, width);
             in_lanes = 0;
         }
@@ -544,8 +553,33 @@ DType compute_type(Reduction kind, const ReduceArguments& a) {
     }
 }
 
+// Both at once: what one has read the other finds in the cache.
+template <class T> void extremes_at_once(const ReduceArguments& a) {
+    const T* x = static_cast<const T*>(a.in);
+    const int64_t n = a.sizes[0], pieces = (n + grain - 1) / grain;
+    auto* low = static_cast<T*>(scratch(0, size_t(2 * pieces) * sizeof(T)));
+    T* high = low + pieces;
+    parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end; k++) {
+            low[k] = Limits<T>::high, high[k] = Limits<T>::low;
+            for (int64_t i = k * grain; i < least(n, (k + 1) * grain); i += stretch) {
+                const int64_t m = least(stretch, least(n, (k + 1) * grain) - i);
+                low[k] = Min::step(low[k], fold_run<Min>(x + i, m));
+                high[k] = Max::step(high[k], fold_run<Max>(x + i, m));
+            }
+        }
+    });
+    for (int64_t k = 1; k < pieces; k++) low[0] = Min::step(low[0], low[k]), high[0] = Max::step(high[0], high[k]);
+    *static_cast<T*>(a.out) = low[0];
+    *static_cast<T*>(a.mean) = high[0];
+}
+
 void reduce_any(Reduction kind, const ReduceArguments& a) {
     if (kind == Reduction::extremes) {
+        if (a.in_dtype == a.out_dtype && a.ndim == 1 && a.reduced == 1 && a.strides[0] == 1 && a.sizes[0] > 0) {
+            if (a.in_dtype == DType::f32) return extremes_at_once<float>(a);
+            if (a.in_dtype == DType::i64) return extremes_at_once<int64_t>(a);
+        }
         ReduceArguments largest = a;
         largest.out = a.mean;
         reduce_any(Reduction::min, a);

@@ -71,6 +71,9 @@ struct Sum : AsRead {
     template <class T> static constexpr T start() { return T{}; }
     template <class V> static WISP_INLINE V step(V a, V x) { return a + x; }
 };
+struct SumOfSquares : Sum {
+    template <class V> static WISP_INLINE V element(V x) { return x * x; }
+};
 struct Count : Sum {  // of bools, which are any byte
     template <class V> static WISP_INLINE V element(V x) { return x > 1 ? V{} + 1 : x; }
 };

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kernels/families.h"
+#include "kernels/lapack.h"
 
 #if defined(WISP_AVX512)
 #define WISP_WITH_AVX512(...) __VA_ARGS__
@@ -88,3 +89,4 @@ std::string built_isas() {
 
 WISP_FAMILIES(WISP_TABLE)
 WISP_CPU_PARTS(WISP_TABLE)
+WISP_TABLE(SystemKernels, systems)

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "../core/scratch.h"
 #include "../core/threads.h"
+#include "kernels/copy.h"
+#include "kernels/pointwise_call.h"
 
 namespace wisp::cpu {
 namespace {
@@ -16,9 +19,10 @@ constexpr int64_t radix_from = 64;  // elements; shorter rows, or twice that wit
 // ---- keys ------------------------------------------------------------------------------------------------------
 
 inline uint32_t key_of_float(uint32_t u) {
-    if ((u & 0x7fffffff) > 0x7f800000) return UINT32_MAX;  // NaN
-    if (u == 0x80000000) u = 0;                            // -0 equals 0
-    return u & 0x80000000 ? ~u : u | 0x80000000;
+    const bool nan = (u & 0x7fffffff) > 0x7f800000;
+    u = u == 0x80000000 ? 0 : u;  // -0 equals 0
+    u ^= uint32_t(int32_t(u) >> 31) | 0x80000000;
+    return nan ? UINT32_MAX : u;
 }
 inline uint64_t key_of_double(uint64_t u) {
     constexpr uint64_t sign = uint64_t(1) << 63;
@@ -63,26 +67,21 @@ template <class F> void with_key(DType dtype, F&& f) {
     }
 }
 
-bool is_nan(const char* p, DType dtype) {
-    switch (dtype) {
-    case DType::f16:
-    case DType::bf16: {
-        uint16_t u;
-        std::memcpy(&u, p, 2);
-        return (u & 0x7fff) > (dtype == DType::f16 ? 0x7c00 : 0x7f80);
-    }
-    case DType::f32: {
-        float x;
-        std::memcpy(&x, p, 4);
-        return x != x;
-    }
-    case DType::f64: {
-        double x;
-        std::memcpy(&x, p, 8);
-        return x != x;
-    }
-    default: return false;
-    }
+// How many of a row are NaN, and the first of them.
+int64_t count_nans(const char* row, DType dtype, int64_t n, int64_t& first) {
+    int64_t count = 0;
+    const auto look = [&](auto nan, auto* tag) {
+        using T = std::remove_pointer_t<decltype(tag)>;
+        const T* x = reinterpret_cast<const T*>(row);
+        for (int64_t i = 0; i < n; i++) count += nan(x[i]);
+        for (first = 0; count && !nan(x[first]);) first++;
+    };
+    const uint16_t infinity = dtype == DType::f16 ? 0x7c00 : 0x7f80;
+    const auto differs = [](auto x) { return x != x; };
+    if (is_reduced(dtype)) look([=](uint16_t u) { return (u & 0x7fff) > infinity; }, static_cast<uint16_t*>(nullptr));
+    else if (dtype == DType::f32) look(differs, static_cast<float*>(nullptr));
+    else if (dtype == DType::f64) look(differs, static_cast<double*>(nullptr));
+    return count;
 }
 
 // ---- entries: a key with its index, ordered by both ------------------------------------------------------------
@@ -92,6 +91,7 @@ struct Packed {  // keys of up to 32 bits in rows of less than 2^32 elements
     static constexpr int key_bytes = 4;
     static Packed make(uint64_t key, int64_t index) { return {key << 32 | uint64_t(index)}; }
     static Packed beyond() { return {UINT64_MAX}; }  // no entry is larger, or equal
+    uint64_t key_bits() const { return word >> 32; }
     int64_t index() const { return int64_t(word & 0xffffffff); }
     unsigned digit(int k) const { return unsigned(word >> (32 + 8 * k)) & 255; }
     bool same_key(Packed other) const { return word >> 32 == other.word >> 32; }
@@ -103,10 +103,11 @@ struct Wide {
     static constexpr int key_bytes = 8;
     static Wide make(uint64_t key, int64_t index) { return {key, index}; }
     static Wide beyond() { return {UINT64_MAX, INT64_MAX}; }
+    uint64_t key_bits() const { return key; }
     int64_t index() const { return at; }
     unsigned digit(int k) const { return unsigned(key >> (8 * k)) & 255; }
     bool same_key(Wide other) const { return key == other.key; }
-    bool operator<(Wide other) const { return key < other.key || (key == other.key && at < other.at); }
+    bool operator<(Wide other) const { return (key < other.key) | ((key == other.key) & (at < other.at)); }
 };
 
 template <class Entry> void insertion_sort(Entry* e, int64_t n) {
@@ -116,6 +117,18 @@ template <class Entry> void insertion_sort(Entry* e, int64_t n) {
         for (; j > 0 && x < e[j - 1]; j--) e[j] = e[j - 1];
         e[j] = x;
     }
+}
+
+// Whether the keys of a row, made smallest by subtracting `least`, fit into 32 bits.
+template <class KeyOf, class Key> bool fits_packed(const char* row, int64_t item, int64_t n, KeyOf key, Key flip, Key& least) {
+    Key low = key(row) ^ flip, high = low;
+    for (int64_t i = 1; i < n; i++) {
+        const Key x = key(row + i * item) ^ flip;
+        low = x < low ? x : low;
+        high = x > high ? x : high;
+    }
+    least = low;
+    return uint64_t(high - low) < UINT32_MAX;
 }
 
 // Sorts n entries whose indices ascend, by bytes from the lowest; bytes in which all keys agree are skipped.
@@ -174,29 +187,32 @@ template <class Order> void each_row(void* values, int64_t* indices, const void*
     with_key(dtype, [&](auto key) {
         using Key = decltype(key(static_cast<const char*>(nullptr)));
         parallel_for(rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
-            auto run = [&](auto* tag) {
+            auto* found = indices ? nullptr : static_cast<int64_t*>(scratch(1, size_t(wanted) * 8));
+            const Key flip = descending ? ~Key(0) : Key(0);
+            auto run = [&](auto* tag, int64_t r, Key least) {
                 using Entry = std::remove_pointer_t<decltype(tag)>;
                 auto* e = static_cast<Entry*>(scratch(0, size_t(2 * n) * sizeof(Entry)));
-                auto* found = indices ? nullptr : static_cast<int64_t*>(scratch(1, size_t(wanted) * 8));
-                const Key flip = descending ? ~Key(0) : Key(0);
-                for (int64_t r = begin; r < end; r++) {
-                    const char* row = static_cast<const char*>(in) + r * n * item;
-                    for (int64_t i = 0; i < n; i++) e[i] = Entry::make(key(row + i * item) ^ flip, i);
-                    const Entry* sorted = order(e, e + n, row);
-                    int64_t* at = indices ? indices + r * wanted : found;
-                    for (int64_t i = 0; i < wanted; i++) at[i] = sorted[i].index();
-                    if (!values) continue;
-                    const char* source = row;
-                    if (values == in) {  // in place: from a copy
-                        char* copied = static_cast<char*>(scratch(2, size_t(n * item)));
-                        std::memcpy(copied, row, size_t(n * item));
-                        source = copied;
-                    }
-                    take_items(static_cast<char*>(values) + r * wanted * item, source, at, wanted, item);
+                const char* row = static_cast<const char*>(in) + r * n * item;
+                for (int64_t i = 0; i < n; i++) e[i] = Entry::make(Key((key(row + i * item) ^ flip) - least), i);
+                const Entry* sorted = order(e, e + n, row);
+                int64_t* at = indices ? indices + r * wanted : found;
+                for (int64_t i = 0; i < wanted; i++) at[i] = sorted[i].index();
+                if (!values) return;
+                const char* source = row;
+                if (values == in) {  // in place: from a copy
+                    char* copied = static_cast<char*>(scratch(2, size_t(n * item)));
+                    std::memcpy(copied, row, size_t(n * item));
+                    source = copied;
                 }
+                take_items(static_cast<char*>(values) + r * wanted * item, source, at, wanted, item);
             };
-            if (sizeof(Key) == 4 && n < int64_t(UINT32_MAX)) run(static_cast<Packed*>(nullptr));
-            else run(static_cast<Wide*>(nullptr));
+            for (int64_t r = begin; r < end; r++) {
+                Key least = 0;
+                const bool packed = n < int64_t(UINT32_MAX) && (sizeof(Key) == 4 || fits_packed(static_cast<const char*>(in) + r * n * item,
+                                                                                                item, n, key, flip, least));
+                if (packed) run(static_cast<Packed*>(nullptr), r, least);
+                else run(static_cast<Wide*>(nullptr), r, Key(0));
+            }
         });
     });
 }
@@ -207,12 +223,12 @@ void sort_rows(void* values, int64_t* indices, const void* in, DType dtype, int6
 }
 
 // The k first of n > 16 k elements. One pass keeps those before a limit, the kth of what it has seen, and brings the
-// limit down whenever there are k + 256 more; most elements cost a comparison. Long rows are cut for the threads.
+// limit down whenever there are k + 32 more; most elements cost a comparison. Long rows are cut for the threads.
 template <class Entry, class KeyOf, class Key>
 void first_few(void* values, int64_t* indices, const char* in, int64_t item, int64_t rows, int64_t n, int64_t k, KeyOf key, Key flip) {
     constexpr int64_t piece = 65536;
     const bool cut = n >= 2 * piece && k * 16 <= piece && rows < 2 * num_threads();
-    const int64_t pieces = cut ? (n + piece - 1) / piece : 1, length = cut ? piece : n, room = 2 * k + 256;
+    const int64_t pieces = cut ? (n + piece - 1) / piece : 1, length = cut ? piece : n, room = 2 * k + 32;
     auto* best = static_cast<Entry*>(cut ? scratch(3, size_t(rows * pieces * k) * sizeof(Entry)) : nullptr);
     auto write = [&](int64_t r, Entry* e, int64_t count) {
         if (count > k) std::nth_element(e, e + k - 1, e + count);
@@ -224,11 +240,21 @@ void first_few(void* values, int64_t* indices, const char* in, int64_t item, int
     auto pass = [room, k, item, key, flip](const char* row, int64_t first, int64_t last, Entry* kept) {
         Entry limit = Entry::beyond();
         int64_t count = 0;
-        const char* p = row + first * item;
-        for (int64_t i = first; i < last; i++, p += item) {
-            const Entry e = Entry::make(key(p) ^ flip, i);
-            if (!(e < limit)) continue;
-            kept[count++] = e;
+        for (int64_t i = first; i < last;) {
+            if (i - first > 64 * k) {  // few count by now: skip eight at a time
+                const Key least = Key(limit.key_bits());
+                for (; i + 8 <= last; i += 8) {
+                    const char* p = row + i * item;
+                    int any = 0;
+                    for (int j = 0; j < 8; j++) any |= (key(p + j * item) ^ flip) < least;
+                    if (any) break;
+                }
+            }
+            const int64_t stop = std::min(last, i + 8);
+            for (; i < stop; i++) {  // stored always, kept if before the limit
+                kept[count] = Entry::make(key(row + i * item) ^ flip, i);
+                count += kept[count] < limit;
+            }
             if (count < room) continue;
             std::nth_element(kept, kept + k - 1, kept + count);
             limit = kept[k - 1];
@@ -237,7 +263,7 @@ void first_few(void* values, int64_t* indices, const char* in, int64_t item, int
         return count;
     };
     parallel_for(rows * pieces, std::max<int64_t>(1, 16384 / length), [&](int64_t begin, int64_t end) {
-        auto* kept = static_cast<Entry*>(scratch(0, size_t(room) * sizeof(Entry)));
+        auto* kept = static_cast<Entry*>(scratch(0, size_t(room + 8) * sizeof(Entry)));
         for (int64_t job = begin; job < end; job++) {
             const int64_t r = job / pieces, first = job % pieces * length;
             const int64_t count = pass(in + r * n * item, first, std::min(n, first + length), kept);
@@ -254,8 +280,33 @@ void first_few(void* values, int64_t* indices, const char* in, int64_t item, int
     for (int64_t r = 0; cut && r < rows; r++) write(r, best + r * pieces * k, (pieces - 1) * k + rest);
 }
 
+constexpr int64_t few = 64;
+// The first k of few elements, each found by looking at all of them: nothing is allocated.
+void topk_of_few(void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, int64_t k, bool largest) {
+    with_key(dtype, [&](auto key) {
+        using Key = decltype(key(static_cast<const char*>(nullptr)));
+        const int64_t item = item_size(dtype);
+        const auto* data = static_cast<const char*>(in);
+        auto* out = static_cast<char*>(values);
+        for (int64_t r = 0; r < rows; r++, data += n * item) {
+            Key keys[few];
+            for (int64_t i = 0; i < n; i++) keys[i] = largest ? ~key(data + i * item) : key(data + i * item);
+            uint64_t taken = 0;
+            for (int64_t j = 0; j < k; j++, out += item) {
+                int64_t first = -1;
+                for (int64_t i = 0; i < n; i++)
+                    if (!(taken >> i & 1) && (first < 0 || keys[i] < keys[first])) first = i;
+                taken |= uint64_t(1) << first;
+                *indices++ = first;
+                std::memcpy(out, data + first * item, size_t(item));
+            }
+        }
+    });
+}
+
 void topk(void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, int64_t k, bool largest) {
     if (k <= 0 || rows <= 0) return;
+    if (n <= few && n * k <= 4 * few && rows * n <= 16 * few) return topk_of_few(values, indices, in, dtype, rows, n, k, largest);
     if (k * 16 <= n && n >= radix_from) {
         with_key(dtype, [&](auto key) {
             using Key = decltype(key(static_cast<const char*>(nullptr)));
@@ -275,26 +326,42 @@ void topk(void* values, int64_t* indices, const void* in, DType dtype, int64_t r
     });
 }
 
+// The entry of a rank: of many entries, by those alone that share the upper bits of its key.
+template <class Entry> Entry* of_rank(Entry* e, Entry* spare, int64_t n, int64_t rank) {
+    constexpr int bits = 12;
+    if (n >= 4096) {
+        uint64_t all = 0;  // bits in which keys differ from the first
+        for (int64_t i = 0; i < n; i++) all |= e[i].key_bits() ^ e[0].key_bits();
+        const int width = 64 - (all ? __builtin_clzll(all) : 63), shift = std::max(0, width - bits);
+        const auto part = [shift](Entry x) { return (x.key_bits() >> shift) & ((1u << bits) - 1); };
+        int64_t counts[1 << bits] = {};
+        for (int64_t i = 0; i < n; i++) counts[part(e[i])]++;
+        uint64_t wanted = 0;
+        for (; rank >= counts[wanted]; wanted++) rank -= counts[wanted];
+        int64_t found = 0;
+        for (int64_t i = 0; i < n; i++) {  // stored always, kept if wanted
+            spare[found] = e[i];
+            found += part(e[i]) == wanted;
+        }
+        e = spare, n = found;
+    }
+    std::nth_element(e, e + rank, e + n);
+    return e + rank;
+}
+
 void select(Selection what, void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, int64_t k) {
-    const int64_t item = item_size(dtype);
-    each_row(values, indices, in, dtype, rows, n, 1, false, [&](auto* e, auto*, const char* row) {
+    each_row(values, indices, in, dtype, rows, n, 1, false, [&](auto* e, auto* spare, const char* row) {
         int64_t rank = k;
         if (what != Selection::kth) {
-            int64_t nans = 0, first = -1;
-            if (is_floating(dtype)) {
-                for (int64_t i = 0; i < n; i++) {
-                    if (!is_nan(row + i * item, dtype)) continue;
-                    if (nans++ == 0) first = i;
-                }
-            }
+            int64_t first = 0;
+            const int64_t nans = count_nans(row, dtype, n, first);
             if (what == Selection::median && nans) {
                 std::swap(e[0], e[first]);
                 return e;
             }
             rank = nans == n ? 0 : (n - nans - 1) / 2;
         }
-        std::nth_element(e, e + rank, e + n);
-        return e + rank;
+        return of_rank(e, spare, n, rank);
     });
 }
 
@@ -324,27 +391,111 @@ void searchsorted(int64_t* out, const void* boundaries, const int64_t* sorter, c
     with_key(dtype, [&](auto key) {
         using Key = decltype(key(nullptr));
         const Key nan = is_reduced(dtype) ? Key(0xffff) : Key(-1);  // neither larger nor smaller than anything: passed over
+        const int64_t many = 8;                                     // searches at a time: the steps of one wait for each other
+        const auto boundary = [&](int64_t row, int64_t i) {
+            const int64_t at = sorter ? sorter[row * m + i] : i;
+            const Key x = key(static_cast<const char*>(boundaries) + (row * m + at) * item);
+            return floats && x == nan ? Key(0) : x;  // below the keys of all numbers
+        };
+        int steps = 0;
+        while (m >> steps) steps++;
+        // The values [begin, end) of a row among its boundaries, x(i) being the ith; x(m) may be anything.
+        const auto search = [&, steps, equal = uint64_t(right)](int64_t begin, int64_t end, auto x) {
+            for (int64_t first = begin; first < end; first += many) {
+                const int64_t count = std::min(many, end - first);
+                Key wanted[many] = {};
+                uint64_t low[many] = {}, left[many];
+                for (int64_t j = 0; j < count; j++) wanted[j] = key(static_cast<const char*>(values) + (first + j) * item);
+                for (int64_t j = 0; j < many; j++) left[j] = uint64_t(m);
+                for (int step = 0; step < steps; step++)
+                    for (int64_t j = 0; j < many; j++) {  // arithmetic alone: nobody could foresee the branches
+                        const uint64_t half = left[j] >> 1;
+                        const Key at = x(int64_t(low[j] + half)), w = wanted[j];
+                        const uint64_t after = (uint64_t(at < w) | (uint64_t(at == w) & equal)) & uint64_t(left[j] != 0);
+                        low[j] += (half + 1) & (0 - after);
+                        left[j] = half - (after & ~left[j]);
+                    }
+                for (int64_t j = 0; j < count; j++) out[first + j] = floats && wanted[j] == nan ? m : int64_t(low[j]);
+            }
+        };
+        const bool whole = shared || rows == 1;
+        Key* keys = nullptr;  // of the boundaries, where there are enough values to make them once
+        if (whole && n * rows >= m && m > 0) {
+            keys = static_cast<Key*>(scratch(4, size_t(m + 1) * sizeof(Key)));
+            for (int64_t i = 0; i < m; i++) keys[i] = boundary(0, i);
+            keys[m] = 0;
+        }
         parallel_for(rows * n, 2048, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; i++) {
-                const int64_t row = shared ? 0 : i / n;
-                const char* base = static_cast<const char*>(boundaries) + row * m * item;
-                const int64_t* order = sorter ? sorter + row * m : nullptr;
-                const auto wanted = key(static_cast<const char*>(values) + i * item);
-                int64_t low = 0, count = m;
-                while (count > 0) {
-                    const int64_t half = count / 2, at = order ? order[low + half] : low + half;
-                    const auto x = key(base + at * item);
-                    const bool after = (right ? x <= wanted : x < wanted) | (floats & ((x == nan) | (wanted == nan)));
-                    low = after ? low + half + 1 : low;
-                    count = after ? count - half - 1 : half;
-                }
-                out[i] = low;
+            if (keys) return search(begin, end, [keys](int64_t i) { return keys[i]; });
+            while (begin < end) {
+                const int64_t row = shared ? 0 : begin / n, stop = shared ? end : std::min(end, (row + 1) * n);
+                search(begin, stop, [&](int64_t i) { return boundary(row, std::min(i, m - 1)); });
+                begin = stop;
             }
         });
     });
 }
 
-constexpr SortKernels table = {&sort_rows, &topk, &select, &mode, &searchsorted, nullptr, nullptr, nullptr};
+// ---- counting --------------------------------------------------------------------------------------------------
+
+// Adds up what threads have counted of their parts: f(begin, end, counts) counts. Few bins are counted by every thread for itself.
+template <class F> void counted(int64_t* out, int64_t n, int64_t bins, F&& f) {
+    std::memset(out, 0, size_t(bins) * 8);
+    if (bins > 65536 || n < 65536) return f(int64_t(0), n, out);
+    std::mutex joining;
+    parallel_for(n, std::max<int64_t>(32768, bins), [&](int64_t begin, int64_t end) {
+        auto* counts = static_cast<int64_t*>(scratch(4, size_t(bins) * 8));
+        std::memset(counts, 0, size_t(bins) * 8);
+        f(begin, end, counts);
+        const std::lock_guard lock(joining);
+        for (int64_t k = 0; k < bins; k++) out[k] += counts[k];
+    });
+}
+
+void count(int64_t* out, const int64_t* numbers, int64_t n, int64_t bins) {
+    counted(out, n, bins, [&](int64_t begin, int64_t end, int64_t* counts) {
+        for (int64_t i = begin; i < end; i++)
+            if (uint64_t(numbers[i]) < uint64_t(bins)) counts[numbers[i]]++;
+    });
+}
+
+// As PyTorch computes the place of a value: floats in float, all else in double.
+template <class T> void histogram_in(int64_t* out, const void* values, DType dtype, int64_t n, int64_t bins, double low_, double high_) {
+    const DType compute = sizeof(T) == 4 ? DType::f32 : DType::f64;
+    const T low = T(low_), high = T(high_), width = T(high_ - low_), number = T(bins);
+    counted(out, n, bins, [&](int64_t begin, int64_t end, int64_t* counts) {
+        constexpr int64_t block = 256;
+        alignas(64) T converted[block];
+        for (int64_t first = begin; first < end; first += block) {
+            const int64_t length = std::min(block, end - first);
+            const char* from = static_cast<const char*>(values) + first * item_size(dtype);
+            const T* x = reinterpret_cast<const T*>(from);
+            if (dtype != compute) {
+                copy.convert(converted, compute, from, dtype, length);
+                x = converted;
+            }
+            for (int64_t i = 0; i < length; i++)
+                if ((x[i] >= low) & (x[i] <= high)) counts[std::min(int64_t((x[i] - low) * number / width), bins - 1)]++;
+        }
+    });
+}
+void histogram(int64_t* out, const void* values, DType dtype, int64_t n, int64_t bins, double low, double high) {
+    if (is_floating(dtype) && dtype != DType::f64) histogram_in<float>(out, values, dtype, n, bins, low, high);
+    else histogram_in<double>(out, values, dtype, n, bins, low, high);
+}
+
+void run_starts(bool* out, const void* in, DType dtype, int64_t n) {
+    if (n > 0) out[0] = true;
+    if (n < 2) return;
+    const Dims sizes{n - 1}, step{1};
+    char* first = const_cast<char*>(static_cast<const char*>(in));
+    const PointwiseOperand operands[] = {{reinterpret_cast<char*>(out + 1), DType::boolean, step.data()},
+                                         {first + item_size(dtype), dtype, step.data()},
+                                         {first, dtype, step.data()}};
+    pointwise.row(Pointwise::ne, which_forward, compute_dtype(dtype), DType::boolean, operands, 3, sizes, n - 1, nullptr);
+}
+
+constexpr SortKernels table = {&sort_rows, &topk, &select, &mode, &searchsorted, &count, &histogram, &run_starts};
 
 }  // namespace
 

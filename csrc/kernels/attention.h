@@ -32,6 +32,7 @@ struct AttentionArgs {
     uint64_t keep_below;
     double keep_scale;
     bool forward_only;  // nobody will ask for gradients: logsumexp may stay as it is
+    void* kept;         // kept_bytes() of memory where forward leaves what dropout keeps, for backward; null: there is none
 };
 
 // The gradient of the mask, with zero strides where the mask repeats; data null: not wanted.
@@ -56,6 +57,8 @@ struct AttentionKernels {
     int64_t longest;                // rows of queries and of keys
     int64_t farthest;               // strides of a mask
     const char* node;               // the name of the operator's gradient, which is PyTorch's
+    // Bytes in which forward can leave what dropout keeps, so that backward need not draw it again; null: it leaves nothing.
+    size_t (*kept_bytes)(const AttentionArgs&) = nullptr;
 };
 
 }  // namespace wisp::kernels

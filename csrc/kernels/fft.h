@@ -17,8 +17,11 @@ struct FftKernels {
     // The same along the middle of [outer, n, inner] complex numbers. False: the dimension is better brought to the end. Null:
     // it always is.
     bool (*columns)(bool f64, const void* in, void* out, int64_t outer, int64_t n, int64_t inner, bool inverse, double scale);
-    int most_dims;  // that `rows` takes
-    bool odd_real;  // whether it takes real rows of odd length
+    // From the half spectra of `batch` real arrays, contiguous, to the whole ones. Null: that is no quicker than a complex transform.
+    void (*mirror)(bool f64, const void* half, void* whole, int64_t batch, int rank, const int64_t* sizes);
+    int most_dims;           // that `rows` takes
+    bool odd_real;           // whether it takes real rows of odd length
+    int64_t most_odd_pairs;  // to half spectra it takes many of them up to this length, even so
 };
 
 }  // namespace wisp::kernels

@@ -68,6 +68,11 @@ struct IndexKernels {
     // synchronisation.
     bool (*holds)(const bool* good, int64_t n, const char* message);
 
+    // The least and the largest of n > 0 numbers, and ones at the places that they name: out[i * classes + x[i]] = 1. Where there is no
+    // `extremes`, the second finds what is out of range, and raises RuntimeError with one of the messages at the next synchronisation.
+    void (*extremes)(const int64_t* x, int64_t n, int64_t* least, int64_t* largest);
+    void (*mark_classes)(int64_t* out, const int64_t* x, int64_t n, int64_t classes, const char* negative, const char* too_large);
+
     int64_t scattered_below;  // sums into slices of fewer elements are better made by `scatter` than by `put`
 };
 

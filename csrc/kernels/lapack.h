@@ -36,9 +36,18 @@ struct LapackKernels {
     void (*ldl_solve)(int64_t batch, bool hermitian, int64_t n, int64_t columns, const void* a, const int32_t* pivots, void* b);
 };
 
+// What the CPU does itself of it, in float and double (in this order): the arguments are those above.
+struct SystemKernels {
+    void (*lu[2])(int64_t batch, int64_t m, int64_t n, void* a, int32_t* pivots, int32_t* info);
+    void (*lu_solve[2])(int64_t batch, char trans, int64_t n, int64_t columns, const void* lu, const int32_t* pivots, void* b);
+    void (*lu_inverse[2])(int64_t batch, int64_t n, void* lu, const int32_t* pivots);
+    void (*triangular_solve[2])(int64_t batch, char part, char trans, char diagonal, int64_t m, int64_t n, const void* a, void* b);
+};
+
 }  // namespace wisp::kernels
 
 namespace wisp::cpu {
+extern const kernels::SystemKernels& systems;  // here, as lapack.cpp alone calls them
 // Opens the library; an empty string, or what went wrong.
 std::string open_lapack(const char* path);
 extern void (*find_lapack)();  // calls open_lapack, when the first routine is asked for

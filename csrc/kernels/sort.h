@@ -28,7 +28,6 @@ struct SortKernels {
     void (*searchsorted)(int64_t* out, const void* boundaries, const int64_t* sorter, const void* values, DType dtype, int64_t rows,
                          int64_t m, int64_t n, bool shared, bool right);
 
-    // The following may be null: the front door composes them then.
     // out[k] = how often k is among the n numbers, of which others than 0 to bins - 1 count nothing.
     void (*count)(int64_t* out, const int64_t* numbers, int64_t n, int64_t bins);
     // out[k] = how many of the n values are in part k of [low, high] cut into equal ones.

@@ -1,8 +1,9 @@
 // Special functions for kernels, in double, one element at a time: correct first, since nobody's training loop waits
-// for them. The float versions go through double. As in math.h, all names live with the instruction set.
+// for them. The float versions go through double, but for those of cpu/special.h and the GPU's own. As in math.h, all names live
+// with the instruction set.
 #pragma once
 #ifndef __CUDACC_RTC__  // the GPU's compiler gets this text too
-#include "cpu/math.h"
+#include "cpu/special.h"
 
 extern "C" double lgamma_r(double, int*) noexcept;
 #endif
@@ -23,8 +24,10 @@ constexpr double half_sqrt_d = 0.70710678118654752440;
 #ifdef __CUDACC_RTC__
 #define WISP_FLOAT_OR(name, gpu) \
     WISP_SPECIAL float name(float x) { return ::gpu(x); }
+#define WISP_FLOAT_GPU WISP_FLOAT_OR
 #else
 #define WISP_FLOAT_OR(name, gpu) WISP_FLOAT_1(name)
+#define WISP_FLOAT_GPU(name, gpu)  // cpu/special.h has it
 #endif
 #define WISP_FLOAT_2(name) \
     WISP_SPECIAL float name(float a, float b) { return float(name(double(a), double(b))); }
@@ -63,7 +66,7 @@ WISP_SPECIAL double lgamma(double x) {
     return ::lgamma_r(x, &sign);  // plain lgamma writes a global
 }
 #endif
-WISP_FLOAT_OR(lgamma, lgammaf)
+WISP_FLOAT_GPU(lgamma, lgammaf)
 
 // cot(pi x), exact reduction of x first.
 WISP_SPECIAL double cotangent_of_turns(double x) {
@@ -98,8 +101,6 @@ WISP_SPECIAL float digamma(float x) {
     const float z = 1.0f / (x * x);
     return shift + ::logf(x) - 0.5f / x - z * horner(z, 1.0f / 12, -1.0f / 120, 1.0f / 252, -1.0f / 240, 1.0f / 132);
 }
-#else
-WISP_FLOAT_1(digamma)
 #endif
 
 // Hurwitz' zeta function: the first terms one by one, the rest by Euler and Maclaurin.
@@ -267,7 +268,7 @@ WISP_SPECIAL double erfinv(double x) {
     }
     return __builtin_copysign(y, x);
 }
-WISP_FLOAT_OR(erfinv, erfinvf)
+WISP_FLOAT_GPU(erfinv, erfinvf)
 WISP_SPECIAL double ndtri(double p) {
     if (!(p >= 0.0 && p <= 1.0)) return nan_d;
     if (p == 0.0) return -infinity_d;
@@ -275,7 +276,7 @@ WISP_SPECIAL double ndtri(double p) {
     if (p > 0.25 && p < 0.75) return 1.41421356237309504880 * erfinv(2.0 * (p - 0.5));
     return p < 0.5 ? lower_quantile(p) : -lower_quantile(1.0 - p);
 }
-WISP_FLOAT_OR(ndtri, normcdfinvf)
+WISP_FLOAT_GPU(ndtri, normcdfinvf)
 
 // ---- Bessel functions
 

@@ -95,12 +95,13 @@ Tensor real_to_half(const Tensor& x, double scale) {
     Dims sizes = x.sizes();
     sizes[x.dim() - 1] = half;
     const bool f64 = is_f64(x);
+    const kernels::FftKernels& fft = kernels::fft();
     Tensor y;
-    if (rows > 0 && (n % 2 == 0 || kernels::fft().odd_real)) {
+    if (rows > 0 && (n % 2 == 0 || fft.odd_real || (n <= fft.most_odd_pairs && rows >= 8))) {
         y = empty(sizes, complex_of(x.dtype()));
         const Tensor from = contiguous(alias(x));
         Unlocked u(from.numel() * 4);
-        kernels::fft().rows(kernels::FftKind::real_to_half, f64, 1, &n, from.device_data(), y.device_data(), rows, false, scale);
+        fft.rows(kernels::FftKind::real_to_half, f64, 1, &n, from.device_data(), y.device_data(), rows, false, scale);
     } else {
         const Tensor all = complex_transform(to(alias(x), complex_of(x.dtype())), {x.dim() - 1}, true, scale);
         y = contiguous(narrow(all, -1, 0, half));
@@ -234,7 +235,30 @@ template <class F> Tensor along(const Tensor& x, int64_t dim, const char* name, 
 
 // ---- the public transforms
 
+// The transform of real numbers over the last dims, of which half is computed; an empty tensor where that does not suit.
+Tensor real_fftn(const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm) {
+    const auto mirror = kernels::fft().mirror;
+    if (!mirror || is_complex(input.dtype()) || needs_grad(input)) return {};
+    Tensor x = to(input, transform_dtype(input.dtype()));
+    const Domain d = domain_of(x, shape, dim);
+    const int64_t rank = d.dims.size(), before = x.dim() - rank;
+    if (rank == 0 || d.dims.back() != x.dim() - 1) return {};
+    for (const int64_t i : d.dims)
+        if (i < before) return {};
+    x = resized(x, d);
+    if (x.numel() == 0) return {};
+    Tensor half = real_to_half(x, scale_of(norm, d.points(), true));
+    if (rank > 1) half = complex_transform(half, without_last(d.dims), true, 1.0);
+    const Tensor y = empty(x.sizes(), half.dtype());
+    const Dims sizes(x.sizes().data() + before, rank);
+    Unlocked u(x.numel() * 2);
+    mirror(is_f64(x), half.device_data(), y.device_data(), x.numel() / product(sizes), int(rank), sizes.data());
+    return y;
+}
+
 Tensor fftn(const char*, const Tensor& input, const Shape& shape, const Shape& dim, const Norm& norm, bool forward) {
+    if (forward)
+        if (const Tensor y = real_fftn(input, shape, dim, norm); y.defined()) return y;
     const Tensor x = as_complex(input);
     const Domain d = domain_of(x, shape, dim);
     return complex_transform(resized(x, d), d.dims, forward, scale_of(norm, d.points(), forward));

@@ -192,17 +192,25 @@ static Tensor one_hot(const Tensor& given, int64_t classes) {
             type_name(given.dtype()));
     const Tensor x = contiguous(given);
     if (x.numel() == 0 && classes <= 0) throw RuntimeError("Can not infer total number of classes from empty tensor.");
-    auto must_hold = [](const Tensor& good, const char* message) {
-        if (!kernels::index().holds(good.device_data<bool>(), good.numel(), message)) throw RuntimeError(message);
-    };
-    must_hold(ge(x, Scalar(0)), "Class values must be non-negative.");
-    if (classes == -1) classes = item(amax(reshape(x, {-1}), {0})).to_int() + 1;
-    if (classes <= 0) throw RuntimeError("Class values must be smaller than num_classes.");
-    must_hold(lt(x, Scalar(classes)), "Class values must be smaller than num_classes.");
+    static constexpr const char *negative = "Class values must be non-negative.",
+                                *too_large = "Class values must be smaller than num_classes.";
+    const kernels::IndexKernels& kernel = kernels::index();
+    if (kernel.extremes) {
+        int64_t least = 0, largest = -1;
+        if (x.numel()) kernel.extremes(x.device_data<int64_t>(), x.numel(), &least, &largest);
+        if (least < 0) throw RuntimeError(negative);
+        if (classes == -1) classes = largest + 1;
+        if (largest >= classes) throw RuntimeError(too_large);
+    } else if (classes == -1) {
+        const Tensor good = ge(x, Scalar(0));
+        if (!kernel.holds(good.device_data<bool>(), good.numel(), negative)) throw RuntimeError(negative);
+        classes = item(amax(reshape(x, {-1}), {0})).to_int() + 1;
+    }
+    if (classes <= 0) throw RuntimeError(too_large);
     Dims sizes = x.sizes();
     sizes.push_back(classes);
     const Tensor y = zeros(sizes, DType::i64);
-    scatter_into(y, -1, unsqueeze(x, -1), Scalar(1));
+    kernel.mark_classes(y.device_data<int64_t>(), x.device_data<int64_t>(), x.numel(), classes, negative, too_large);
     return y;
 }
 

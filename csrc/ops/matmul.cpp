@@ -204,10 +204,10 @@ Tensor product(const Tensor& a, MatrixForm form_a, const Tensor& b, MatrixForm f
     multiply(out, a, form_a, b, form_b);
     if (needs_grad(a, b))
         record(out, name, {a, b}, {wants_grad(b) ? a : Tensor(), wants_grad(a) ? b : Tensor()},
-               [form_a, form_b, one_right = b.dim() == 2](Backward& bw) {
+               batched<1>([form_a, form_b, one_right = b.dim() == 2](Backward& bw) {
                    if (bw.needs(0)) bw.set(0, gradient_of_left(bw.grad(), form_a, bw.saved(1), form_b));
                    if (bw.needs(1)) bw.set(1, gradient_of_right(bw.grad(), bw.saved(0), form_a, form_b, one_right));
-               });
+               }));
     return out;
 }
 
@@ -231,7 +231,7 @@ static Tensor times_vector(const Tensor& matrix, MatrixForm form, const Tensor& 
     multiply(as_column(out), matrix, form, as_column(vector), {});
     if (needs_grad(matrix, vector))
         record(out, "MvBackward0", {matrix, vector}, {wants_grad(vector) ? matrix : Tensor(), wants_grad(matrix) ? vector : Tensor()},
-               [form](Backward& bw) {
+               batched<2>([form](Backward& bw) {
                    const Tensor& g = bw.grad();
                    const bool complex = is_complex(g.dtype());
                    if (bw.needs(0)) {
@@ -240,8 +240,10 @@ static Tensor times_vector(const Tensor& matrix, MatrixForm form, const Tensor& 
                        const Tensor right = complex && !form.conjugated ? conj(v) : v;
                        bw.set(0, form.transposed ? unsqueeze(right, 1) * left : unsqueeze(left, 1) * right);
                    }
-                   if (bw.needs(1)) bw.set(1, times_vector(bw.saved(0), {!form.transposed, complex && !form.conjugated}, g));
-               });
+                   if (!bw.needs(1)) return;
+                   if (bw.batch) bw.set(1, product(g, {}, bw.saved(0), {form.transposed, complex && !form.conjugated}));
+                   else bw.set(1, times_vector(bw.saved(0), {!form.transposed, complex && !form.conjugated}, g));
+               }));
     return out;
 }
 
@@ -353,12 +355,12 @@ static Tensor add_product(const Tensor& input, const Tensor& a, const Tensor& b,
     multiply(out, a, {}, b, {}, beta == 0. ? Tensor() : input, &alpha, &beta);
     if (needs_grad(input, a, b))
         record(out, name, {input, a, b}, {wants_grad(b) ? a : Tensor(), wants_grad(a) ? b : Tensor()},
-               [alpha = conjugate(alpha), beta = conjugate(beta)](Backward& bw) {
+               batched<3>([alpha = conjugate(alpha), beta = conjugate(beta)](Backward& bw) {
                    const Tensor& g = bw.grad();
                    if (bw.needs(0)) bw.set(0, scaled(g, beta));
                    if (bw.needs(1)) bw.set(1, scaled(gradient_of_left(g, {}, bw.saved(1), {}), alpha));
                    if (bw.needs(2)) bw.set(2, scaled(gradient_of_right(g, bw.saved(0), {}, {}, false), alpha));
-               });
+               }));
     return out;
 }
 
@@ -502,8 +504,11 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
         throw RuntimeError("mat1 and mat2 shapes cannot be multiplied (",
                            input.dim() == 1 ? 1 : product(Dims(input.sizes().data(), input.dim() - 1)), "x", input.size(-1), " and ", k,
                            "x", features, ")");
-    if (bias.defined() && (bias.dtype() != weight.dtype()))
+    if (bias.defined() && (bias.dtype() != weight.dtype())) {
+        // PyTorch adds the bias afterwards here, by the rules of promotion.
+        if (input.dim() > 2 && !input.is_contiguous()) return to(linear(input, weight, Tensor()) + bias, weight.dtype());
         throw RuntimeError("self and mat2 must have the same dtype, but got ", type_name(bias.dtype()), " and ", type_name(weight.dtype()));
+    }
     if (input.dtype() != weight.dtype()) {
         if (bias.defined())
             throw RuntimeError("mat1 and mat2 must have the same dtype, but got ", type_name(input.dtype()), " and ",
@@ -530,7 +535,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     if (needs_grad(input, weight, bias))
         record(out, bias.defined() ? "AddmmBackward0" : "MmBackward0", {input, weight, bias},
                {wants_grad(weight) ? input : Tensor(), wants_grad(input) ? weight : Tensor()},
-               [one_each = bias.defined() && bias.dim() == 1 && bias.size(0) == features](Backward& bw) {
+               batched<1>([one_each = bias.defined() && bias.dim() == 1 && bias.size(0) == features](Backward& bw) {
                    const Tensor& g = bw.grad();
                    const bool complex = is_complex(g.dtype());
                    if (bw.needs(0)) {
@@ -544,7 +549,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
                        else bw.set(1, product(flat_rows(g), {true, false}, flat_rows(x), {false, complex}));
                    }
                    if (bw.needs(2)) bw.set(2, g);  // the engine sums it over the rows
-               });
+               }));
     return out;
 }
 

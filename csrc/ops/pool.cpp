@@ -102,7 +102,8 @@ PoolShape window_shape(const char* op, int dims, const Tensor& input, const Dims
             if (v > INT32_MAX) throw RuntimeError("value cannot be converted to type int without overflow: ", v);
         if (s[d] == 0) throw RuntimeError("stride should not be zero");
         if (k[d] <= 0 || s[d] < 0)
-            throw RuntimeError(op, ": kernel size and stride should be greater than zero, but got kernel_size=", k, " stride=", s);
+            throw RuntimeError(op, ": ", k[d] <= 0 ? "kernel size" : "stride", " should be greater than zero, but got kernel_size=", k,
+                               " stride=", s);
         if (l[d] <= 0) throw RuntimeError("dilation should be greater than zero, but got dilation=", l);
         if (p[d] < 0) throw RuntimeError("pad must be non-negative, but got pad: ", p[d]);
         if (p[d] > (wisp::times(k[d] - 1, l[d]) + 1) / 2)
@@ -166,8 +167,16 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& chosen, const PoolSha
     return result;
 }
 
+// Adaptive pooling to no elements at all: PyTorch computes it, and refuses its gradient.
+void check_pooled_gradient(const Tensor& grad, const char* name, const PoolShape& s) {
+    if (s.out[0] == 0 || s.out[1] == 0 || s.out[2] == 0)
+        throw RuntimeError(name, ": Expected grad_output to have non-zero size for non-batch dimensions, but grad_output has sizes ",
+                           grad.sizes());
+}
+
 void record_max(const Tensor& out, const char* name, const Tensor& input, const Tensor& chosen, const PoolShape& s) {
     record(out, name, {input}, {chosen}, [s, name, sizes = input.sizes()](Backward& bw) {
+        check_pooled_gradient(bw.grad(), name, s);
         set_piecewise_linear(bw, 0, max_pool_backward(bw.grad(), bw.saved(0), s, sizes, name), name);
     });
 }
@@ -260,8 +269,10 @@ Tensor apply(const LinearPool& p, const Tensor& input, const Dims& sizes) {
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     if (!p.reversed) out = result_in(out, p.format);
     if (needs_grad(input))
-        record(out, p.name, {input}, {},
-               [p, sizes = input.sizes()](Backward& bw) { set_piecewise_linear(bw, 0, apply(p.turned(), bw.grad(), sizes), p.name); });
+        record(out, p.name, {input}, {}, [p, sizes = input.sizes()](Backward& bw) {
+            if (!p.reversed) check_pooled_gradient(bw.grad(), p.name, p.shape);
+            set_piecewise_linear(bw, 0, apply(p.turned(), bw.grad(), sizes), p.name);
+        });
     return out;
 }
 
@@ -423,6 +434,8 @@ MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_
     if (samples.dim() == 0 || samples.size(-1) != dims || samples.numel() < s.planes * dims)
         throw RuntimeError(op, ": Expect _random_samples to have ", dims, " numbers for each of the ", s.planes, " channels, got shape ",
                            samples.sizes());
+    const Dims sizes = output_sizes(input, dims, s);
+    if (product(sizes) == 0 && s.planes > 0) return {empty(sizes, input.dtype()), empty(sizes, DType::i64)};
     Tensor starts[3];
     const int64_t* begin[3];
     {
@@ -447,8 +460,6 @@ MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_
             begin[axis] = starts[axis].device_data<int64_t>();
         }
     }
-    const Dims sizes = output_sizes(input, dims, s);
-    if (product(sizes) == 0 && s.planes > 0) return {empty(sizes, input.dtype()), empty(sizes, DType::i64)};
     const Tensor x = widened(input), indices = empty(sizes, DType::i64);
     Tensor out = empty(sizes, x.dtype());
     kernels::pool().fractional_max(x.dtype(), s, begin, x.device_data(), out.device_data(), indices.device_data<int64_t>());
@@ -497,11 +508,12 @@ Tensor max_unpool_over(int dims, const Tensor& input, const Tensor& indices, con
     Dims sizes = input.sizes();
     int64_t size = 1, count = 1;
     for (int d = 0; d < dims; ++d) {
-        if (output_size[d] <= 0) throw RuntimeError(op, ": output_size must be positive, got ", output_size);
+        if (output_size[d] < 0) throw RuntimeError(op, ": output_size must be non-negative, got ", output_size);
         count *= input.size(d - dims);
         sizes[input.dim() - dims + d] = output_size[d];
         size *= output_size[d];
     }
+    if (size == 0) return empty(sizes, input.dtype());  // whatever the indices say
     const Tensor x = plain(input), at = plain(indices), planes = empty(sizes, input.dtype());
     const int64_t bad =
         kernels::pool().unpool(input.dtype(), s.planes, count, size, x.device_data(), at.device_data<int64_t>(), planes.device_data());

@@ -123,8 +123,10 @@ static Tensor sum_masked(const Tensor& x, uint64_t mask, bool keepdim, std::opti
         y = reduce(Reduction::sum, x, mask, keepdim, d);
     }
     if (is_differentiable(d) && needs_grad(x))
-        record(y, name, {x}, {},
-               [sizes = x.sizes(), mask, keepdim](Backward& bw) { bw.set(0, unreduced(bw.grad(), sizes, mask, keepdim)); });
+        record(y, name, {x}, {}, batched<1>([sizes = x.sizes(), mask, keepdim](Backward& bw) {
+                   bw.set(0, bw.batch ? unreduced(bw.grad(), bw.with_batch(sizes), mask << 1, keepdim)
+                                      : unreduced(bw.grad(), sizes, mask, keepdim));
+               }));
     return y;
 }
 
@@ -144,10 +146,10 @@ static Tensor mean_masked(const Tensor& x, uint64_t mask, bool keepdim, std::opt
     arguments.divisor = n;
     Tensor y = reduce(Reduction::sum, x, mask, keepdim, d, arguments);
     if (needs_grad(x))
-        record(y, name, {x}, {}, [sizes = x.sizes(), mask, keepdim](Backward& bw) {
-            const double n = double(reduced_count(sizes, mask));
-            bw.set(0, unreduced(div(bw.grad(), Scalar(n)), sizes, mask, keepdim));
-        });
+        record(y, name, {x}, {}, batched<1>([sizes = x.sizes(), mask, keepdim](Backward& bw) {
+                   const Tensor g = div(bw.grad(), Scalar(double(reduced_count(sizes, mask))));
+                   bw.set(0, bw.batch ? unreduced(g, bw.with_batch(sizes), mask << 1, keepdim) : unreduced(g, sizes, mask, keepdim));
+               }));
     return y;
 }
 
@@ -357,7 +359,7 @@ static Tensor trace(const Tensor& x) {
     return y;
 }
 
-static std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
+std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
     check_ordered("aminmax", x);
     const uint64_t mask = dims_mask(x, dim ? Dims{*dim} : Dims());
     if (!dim && x.numel() == 0)

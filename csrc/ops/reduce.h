@@ -16,6 +16,8 @@ Tensor unreduced(const Tensor& y, const Dims& sizes, uint64_t mask, bool keepdim
 std::tuple<Tensor, Tensor> extreme(kernels::Reduction kind, const Tensor& x, std::optional<int64_t> dim, bool keepdim);
 Tensor arg_extreme(kernels::Reduction kind, const Tensor& x, std::optional<int64_t> dim, bool keepdim);
 
+std::tuple<Tensor, Tensor> aminmax(const Tensor& x, std::optional<int64_t> dim = {}, bool keepdim = false);
+
 // Records that y was selected from x along dim at `indices` (of y's shape).
 void record_selection(const Tensor& y, const Tensor& indices, const char* name, const Tensor& x, int64_t dim, bool keepdim);
 

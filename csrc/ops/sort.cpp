@@ -229,7 +229,7 @@ static Tensor quantile_at(const Tensor& x, const Arg& q, std::optional<int64_t> 
 // A new run starts at 0 and wherever row i differs from row i - 1.
 static Tensor starts_of(const Tensor& rows) {
     const int64_t n = rows.size(0);
-    if (kernels::sort().run_starts && rows.dim() == 1) {
+    if (rows.dim() == 1) {
         const Tensor in = contiguous(rows), starts = empty({n}, DType::boolean);
         kernels::sort().run_starts(starts.device_data<bool>(), in.device_data(), rows.dtype(), n);
         return starts;
@@ -387,7 +387,6 @@ static Tensor values_of(const Arg& a, DType like) {
 
 // How often each number below n is in `at`.
 static Tensor counted(const Tensor& at, int64_t n) {
-    if (!kernels::sort().count) return index_add(zeros({n}, DType::i64), 0, at, ones({at.numel()}, DType::i64));
     const Tensor in = contiguous(at), y = empty({n}, DType::i64);
     kernels::sort().count(y.device_data<int64_t>(), in.device_data<int64_t>(), in.numel(), n);
     return y;
@@ -405,7 +404,8 @@ static Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength
     const Tensor at = to(x, DType::i64);
     int64_t n = minlength;
     if (at.numel()) {
-        const Tensor ends = to(stack({amin(at, {}, false), amax(at, {}, false)}, 0), Device{});
+        const auto [least, most] = aminmax(at);
+        const Tensor ends = to(stack({least, most}, 0), Device{});
         if (ends.data<int64_t>()[0] < 0)
             throw RuntimeError(
                 "bincount only supports 1-d non-negative integral "
@@ -423,8 +423,9 @@ static Tensor histc(const Tensor& x, int64_t bins, const Scalar& low_, const Sca
     double low = low_.to_double(), high = high_.to_double();
     const Tensor flat = reshape(detach(x), {x.numel()});
     if (low == high && x.numel()) {
-        low = item(amin(flat, {}, false)).to_double();
-        high = item(amax(flat, {}, false)).to_double();
+        const auto [least, most] = aminmax(flat);
+        low = item(least).to_double();
+        high = item(most).to_double();
     }
     if (low == high) {
         low -= 1;
@@ -432,16 +433,9 @@ static Tensor histc(const Tensor& x, int64_t bins, const Scalar& low_, const Sca
     }
     if (!std::isfinite(low) || !std::isfinite(high)) throw RuntimeError("range of [", low, ", ", high, "] is not finite");
     if (low > high) throw RuntimeError("max must be larger than min");
-    if (kernels::sort().histogram) {
-        const Tensor in = contiguous(flat), y = empty({bins}, DType::i64);
-        kernels::sort().histogram(y.device_data<int64_t>(), in.device_data(), x.dtype(), in.numel(), bins, low, high);
-        return to(y, x.dtype());
-    }
-    const Tensor inside = masked_select(flat, logical_and(ge(flat, Scalar(low)), le(flat, Scalar(high))));
-    const DType compute = x.dtype() == DType::f64 || is_integral(x.dtype()) ? DType::f64 : DType::f32;
-    Tensor at = to(div(mul(sub(to(inside, compute), Scalar(low)), Scalar(double(bins))), Scalar(high - low)), DType::i64);
-    at = where(ge(at, Scalar(bins)), Scalar(bins - 1), at);
-    return to(counted(at, bins), x.dtype());
+    const Tensor in = contiguous(flat), y = empty({bins}, DType::i64);
+    kernels::sort().histogram(y.device_data<int64_t>(), in.device_data(), x.dtype(), in.numel(), bins, low, high);
+    return to(y, x.dtype());
 }
 
 static Tensor isin(const Tensor& elements, const Tensor& tests, bool invert) {

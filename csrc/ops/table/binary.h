@@ -30,22 +30,22 @@ BINARY(fmod, F | I, same, fmod(a, b), g, -g * trunc(a / b),
          tensor([-1.,  1.]))")
 BINARY(pow, F | C | I, same, power(a, b), where(b == k(0), nought(g), g * conj(b * power(a, b - k(1)))), g * where((a == k(0)) & at_least_zero(b), nought(g), conj(y * log(a))), node_named("PowBackward1", "PowBackward2"))
 BINARY(maximum, F | I | B, same, larger(a, b), where(a == b, g * k(0.5), where(a > b, g, nought(g))), where(a == b, g * k(0.5), where(b > a, g, nought(g))),
-      everywhere,
+      function | method,
       R"(The larger of both operands; NaN where there is one.
          >>> wisp.maximum(wisp.tensor([1, 5]), wisp.tensor([3, 2]))
          tensor([3, 5]))")
 BINARY(minimum, F | I | B, same, smaller(a, b), where(a == b, g * k(0.5), where(a < b, g, nought(g))), where(a == b, g * k(0.5), where(b < a, g, nought(g))),
-      everywhere,
+      function | method,
       R"(The smaller of both operands; NaN where there is one.
          >>> wisp.minimum(wisp.tensor([1, 5]), wisp.tensor([3, 2]))
          tensor([1, 2]))")
 BINARY(fmax, F | I | B, same, where(a != a, b, where(b != b, a, larger(a, b))), where((a >= b) | (b != b), g, nought(g)), where((a >= b) | (b != b), nought(g), g),
-      everywhere,
+      function | method,
       R"(The larger of both operands; a NaN loses against a number.
          >>> wisp.fmax(wisp.tensor([1.0, wisp.nan]), wisp.tensor([0.5, 2.0]))
          tensor([1., 2.]))")
 BINARY(fmin, F | I | B, same, where(a != a, b, where(b != b, a, smaller(a, b))), where((a <= b) | (b != b), g, nought(g)), where((a <= b) | (b != b), nought(g), g),
-      everywhere,
+      function | method,
       R"(The smaller of both operands; a NaN loses against a number.
          >>> wisp.fmin(wisp.tensor([1.0, wisp.nan]), wisp.tensor([0.5, 2.0]))
          tensor([0.5000, 2.0000]))")
@@ -70,12 +70,12 @@ BINARY(nextafter, F, same, nextafter(a, b), g, nought(g),
          >>> wisp.nextafter(wisp.tensor([1.0]), wisp.tensor([2.0])) > 1
          tensor([True]))")
 BINARY(logaddexp, F | C, same, log_add_exp(a, b), g / conj(k(1) + exp(b - a)), g / conj(k(1) + exp(a - b)),
-      everywhere,
+      function | method,
       R"(`log(exp(input) + exp(other))`, without overflow.
          >>> wisp.logaddexp(wisp.tensor([1000.0]), wisp.tensor([1000.0]))
          tensor([1000.6932]))")
 BINARY(logaddexp2, F, same, log_add_exp2(a, b), g / (k(1) + exp2(b - a)), g / (k(1) + exp2(a - b)),
-      everywhere,
+      function | method,
       R"(`log2(2 ** input + 2 ** other)`, without overflow.
          >>> wisp.logaddexp2(wisp.tensor([3.0]), wisp.tensor([3.0]))
          tensor([4.]))")

@@ -217,32 +217,32 @@ UNARY(i0, F | I | B, promote, i0(x), g * i1(x),
          >>> wisp.i0(wisp.tensor([0.0, 1.0]))
          tensor([1.0000, 1.2661]))")
 UNARY(isnan, F | C | I | B, boolean, x != x, none,
-      everywhere | keeps_zero | onnx("IsNaN"),
+      function | method | keeps_zero | onnx("IsNaN"),
       R"(Where elements are NaN.
          >>> wisp.isnan(wisp.tensor([1.0, wisp.nan]))
          tensor([False,  True]))")
 UNARY(isinf, F | C | I | B, boolean, is_infinite(x), none,
-      everywhere | keeps_zero | onnx("IsInf"),
+      function | method | keeps_zero | onnx("IsInf"),
       R"(Where elements are infinite.
          >>> wisp.isinf(wisp.tensor([1.0, -wisp.inf]))
          tensor([False,  True]))")
 UNARY(isfinite, F | C | I | B, boolean, is_finite(x), none,
-      everywhere,
+      function | method,
       R"(Where elements are neither infinite nor NaN.
          >>> wisp.isfinite(wisp.tensor([1.0, wisp.inf, wisp.nan]))
          tensor([ True, False, False]))")
 UNARY(isposinf, F | I | B, boolean, x == k(INFINITY) && is_infinite(x), none,
-      everywhere | keeps_zero,
+      function | method | keeps_zero,
       R"(Where elements are plus infinity.
          >>> wisp.isposinf(wisp.tensor([wisp.inf, -wisp.inf]))
          tensor([ True, False]))")
 UNARY(isneginf, F | I | B, boolean, x == k(-INFINITY) && is_infinite(x), none,
-      everywhere | keeps_zero,
+      function | method | keeps_zero,
       R"(Where elements are minus infinity.
          >>> wisp.isneginf(wisp.tensor([1.0, -wisp.inf]))
          tensor([False,  True]))")
 UNARY(signbit, F | I | B, boolean, sign_bit(x), none,
-      everywhere | keeps_zero,
+      function | method | keeps_zero,
       R"(Where the sign bit is set, of -0.0 too.
          >>> wisp.signbit(wisp.tensor([-0.0, 1.0]))
          tensor([ True, False]))")

@@ -1,0 +1,381 @@
+// Systems of linear equations in float and double, by our own products: LU with row exchanges, triangular systems, inverses.
+//
+// Matrices are column-major, as LAPACK's. Large ones are halved until a part fits registers, so that nearly all the work is
+// products; many tiny ones are solved a register at a time, a matrix in each lane. How the work is cut depends on sizes alone.
+#include "core/threads.h"
+#include "cpu/gemm_tile.h"
+#include "kernels/gemm.h"
+#include "kernels/lapack.h"
+
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
+constexpr int64_t block = 64;        // columns that one thread solves at a time
+constexpr int64_t narrow_panel = 8;  // columns that are eliminated one by one
+constexpr int64_t tiny = 8;          // up to here a batch is solved by lanes
+
+// Over the units of some work, about `flops` each, in several threads if that pays.
+template <class Body> void over(int64_t units, double flops, Body&& body) {
+    const int64_t grain = flops >= 5e4 ? 1 : int64_t(5e4 / (flops + 1)) + 1;
+    parallel_for(units, grain, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i++) body(i);
+    });
+}
+
+template <class T> struct Array {
+    T* const at;
+    explicit Array(int64_t count)
+        : at(static_cast<T*>(std::aligned_alloc(64, size_t(divide_up(count * int64_t(sizeof(T)) + 1, 64) * 64)))) {
+        if (!at) throw std::bad_alloc();
+    }
+    ~Array() { std::free(at); }
+    Array(const Array&) = delete;
+    T& operator[](int64_t i) const { return at[i]; }
+};
+
+// C (m x n) -= A (m x k) B (k x n).
+template <class T> void subtract_product(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_column, const T* b,
+                                         int64_t b_stride, T* c, int64_t c_stride) {
+    GemmArgs args{};  // row-major, the matrices are their transposes: C^T -= B^T A^T
+    args.m = n, args.n = m, args.k = k;
+    args.a = b, args.a_row = b_stride, args.a_col = 1;
+    args.b = a, args.b_row = a_column, args.b_col = a_row;
+    args.c = c, args.c_row = c_stride;
+    args.d = c, args.d_row = c_stride, args.d_col = 1;
+    args.alpha = -1, args.beta = 1;
+    if (m > 0 && n > 0 && k > 0) gemm.matmul(dtype_of<T>, args);
+}
+
+// ---- triangular systems
+
+template <class T> struct Triangle {
+    const T* at;
+    int64_t row, column;  // strides
+    bool lower, unit;
+
+    Triangle from(int64_t i) const { return {at + i * (row + column), row, column, lower, unit}; }
+};
+
+// A triangle of few rows: right-hand sides are turned, so that each lane has one of them.
+constexpr int64_t small_rows = 16;
+template <class T, bool lower> void solve_small(const Triangle<T>& t, int64_t n, T* b, int64_t stride, int64_t columns) {
+    constexpr int64_t L = lanes<T>;
+    alignas(64) T left[small_rows * small_rows] = {}, inverse[small_rows], sides[small_rows * L] = {};
+    for (int64_t j = 0; j < small_rows; j++) inverse[j] = j < n && !t.unit ? T(1) / t.at[j * (t.row + t.column)] : T(1);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = lower ? j + 1 : 0; i < (lower ? n : j); i++) left[j * small_rows + i] = t.at[i * t.row + j * t.column];
+    for (int64_t c = 0; c < columns; c += L, b += L * stride) {
+        const int wide = int(least(L, columns - c));
+        for (int64_t r = 0; r < n; r += L)
+            turn_block(b + r, stride, wide, int(least(L, n - r)),
+                       [&](int i, Vec<T> v) __attribute__((always_inline)) { store(sides + (r + i) * L, v); });
+        Vec<T> x[small_rows];
+#pragma GCC unroll 16
+        for (int i = 0; i < small_rows; i++) x[i] = load(sides + i * L);
+#pragma GCC unroll 16
+        for (int step = 0; step < small_rows; step++) {
+            const int j = lower ? step : small_rows - 1 - step;
+            x[j] *= inverse[j];
+#pragma GCC unroll 16
+            for (int i = lower ? j + 1 : 0; i < (lower ? small_rows : j); i++) x[i] -= left[j * small_rows + i] * x[j];
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < small_rows; i++) store(sides + i * L, x[i]);
+        for (int64_t r = 0; r < n; r += L) {
+            const int high = int(least(L, n - r));
+            turn_block(sides + r * L, L, high, wide,
+                       [&](int i, Vec<T> v) __attribute__((always_inline)) { store_lanes(b + i * stride + r, v, high); });
+        }
+    }
+}
+
+template <class T> void solve_triangle(const Triangle<T>& t, int64_t n, T* b, int64_t stride, int64_t columns) {
+    constexpr int64_t L = small_rows;
+    if (n <= L) return t.lower ? solve_small<T, true>(t, n, b, stride, columns) : solve_small<T, false>(t, n, b, stride, columns);
+    const int64_t top = most(L, n / 2 / L * L), bottom = n - top;
+    if (t.lower) {
+        solve_triangle(t, top, b, stride, columns);
+        subtract_product(bottom, columns, top, t.at + top * t.row, t.row, t.column, b, stride, b + top, stride);
+        solve_triangle(t.from(top), bottom, b + top, stride, columns);
+    } else {
+        solve_triangle(t.from(top), bottom, b + top, stride, columns);
+        subtract_product(top, columns, bottom, t.at + top * t.column, t.row, t.column, b + top, stride, b, stride);
+        solve_triangle(t, top, b, stride, columns);
+    }
+}
+
+// ---- row exchanges
+
+struct Exchanges {
+    Array<int32_t> rows;  // pairs, in order
+    int64_t count = 0;
+
+    // Exchanges of rows [from, to) with those that `pivots` names, from 1 on, less those of a row with itself.
+    Exchanges(const int32_t* pivots, int64_t from, int64_t to, bool backwards = false) : rows(2 * (to - from)) {
+        for (int64_t s = from; s < to; s++) {
+            const int64_t i = backwards ? from + to - 1 - s : s;
+            if (pivots[i] - 1 == i) continue;
+            rows[2 * count] = int32_t(i), rows[2 * count + 1] = pivots[i] - 1;
+            count++;
+        }
+    }
+    template <class T> void apply(T* column) const {
+        for (int64_t e = 0; e < count; e++) {
+            const T x = column[rows[2 * e]];
+            column[rows[2 * e]] = column[rows[2 * e + 1]];
+            column[rows[2 * e + 1]] = x;
+        }
+    }
+};
+
+// ---- LU
+
+// The first of the largest magnitudes of x.
+template <class T> int64_t largest(const T* x, int64_t n) {
+    constexpr int L = lanes<T>;
+    using V = Vec<T>;
+    V best = V{} - 1, at = {}, index, step = V{} + T(L);  // indices as numbers of type T: exact up to 2^24 rows
+    for (int i = 0; i < L; i++) index[i] = T(i);
+    int64_t i = 0;
+    for (; i + L <= n; i += L, index += step) {
+        V v = load(x + i);
+        v = v < 0 ? -v : v;
+        at = v > best ? index : at;
+        best = v > best ? v : best;
+    }
+    T most_of_all = -1;
+    int64_t found = 0;
+    for (int l = 0; l < L; l++)
+        if (best[l] > most_of_all || (best[l] == most_of_all && int64_t(at[l]) < found)) most_of_all = best[l], found = int64_t(at[l]);
+    for (; i < n; i++) {
+        const T v = x[i] < 0 ? -x[i] : x[i];
+        if (v > most_of_all) most_of_all = v, found = i;
+    }
+    return found;
+}
+
+template <class T> void subtract_scaled(T* __restrict to, const T* __restrict from, T factor, int64_t n) {
+    for (int64_t i = 0; i < n; i++) to[i] -= factor * from[i];
+}
+
+// A few columns, one after the other.
+template <class T> void lu_panel(int64_t m, int64_t n, T* a, int64_t stride, int32_t* pivots, int32_t* info) {
+    constexpr T least_normal = sizeof(T) == 4 ? T(1.17549435e-38) : T(2.2250738585072014e-308);
+    for (int64_t j = 0; j < n; j++) {
+        T* const column = a + j * stride;
+        const int64_t p = j + largest(column + j, m - j);
+        pivots[j] = int32_t(p + 1);
+        if (p != j)
+            for (int64_t c = 0; c < n; c++) std::swap(a[c * stride + j], a[c * stride + p]);
+        const T pivot = column[j];
+        if (pivot == 0) {
+            if (*info == 0) *info = int32_t(j + 1);
+        } else if (pivot >= least_normal || pivot <= -least_normal) {
+            const T inverse = T(1) / pivot;
+            for (int64_t i = j + 1; i < m; i++) column[i] *= inverse;
+        } else {
+            for (int64_t i = j + 1; i < m; i++) column[i] /= pivot;
+        }
+        for (int64_t c = j + 1; c < n; c++) subtract_scaled(a + c * stride + j + 1, column + j + 1, a[c * stride + j], m - j - 1);
+    }
+}
+
+// What the elimination of the first `done` columns does to `columns` columns further right.
+template <class T> void lu_update(int64_t m, int64_t done, const T* a, int64_t stride, const int32_t* pivots, T* right, int64_t columns) {
+    const Exchanges exchanges(pivots, 0, done);
+    over(divide_up(columns, block), 2. * double(m) * double(done) * block, [&](int64_t unit) {
+        T* const b = right + unit * block * stride;
+        const int64_t count = least(block, columns - unit * block);
+        for (int64_t c = 0; c < count; c++) exchanges.apply(b + c * stride);
+        solve_triangle(Triangle<T>{a, 1, stride, true, true}, done, b, stride, count);
+        subtract_product(m - done, count, done, a + done, 1, stride, b, stride, b + done, stride);
+    });
+}
+
+// m >= n.
+template <class T> void lu_columns(int64_t m, int64_t n, T* a, int64_t stride, int32_t* pivots, int32_t* info) {
+    if (n <= narrow_panel) return lu_panel(m, n, a, stride, pivots, info);
+    const int64_t left = n >= 2 * block ? n / 2 / block * block : most(narrow_panel, n / 2 / narrow_panel * narrow_panel);
+    T* const right = a + left * stride;
+    lu_columns(m, left, a, stride, pivots, info);
+    lu_update(m, left, a, stride, pivots, right, n - left);
+    int32_t later = 0;
+    lu_columns(m - left, n - left, right + left, stride, pivots + left, &later);
+    for (int64_t i = left; i < n; i++) pivots[i] += int32_t(left);
+    const Exchanges exchanges(pivots, left, n);
+    for (int64_t c = 0; c < left; c++) exchanges.apply(a + c * stride);
+    if (*info == 0 && later > 0) *info = later + int32_t(left);
+}
+
+// ---- a register of tiny matrices
+
+template <class T> struct Lanes {
+    static constexpr int64_t L = lanes<T>;
+    using V = Vec<T>;
+    V v[tiny * tiny];
+
+    // `count` matrices of n x n; the other lanes have the identity.
+    void gather(const T* a, int64_t n, int64_t count) {
+        T* const to = reinterpret_cast<T*>(v);
+        for (int64_t e = 0; e < n * n; e++)
+            for (int64_t l = 0; l < L; l++) to[e * L + l] = l < count ? a[l * n * n + e] : T(e % (n + 1) == 0);
+    }
+};
+
+template <class T> void lu_lanes(int64_t n, int64_t count, T* a, int32_t* pivots, int32_t* info) {
+    using V = typename Lanes<T>::V;
+    Lanes<T> m;
+    V* const v = m.v;
+    m.gather(a, n, count);
+    V failed{}, from[tiny];
+    for (int64_t j = 0; j < n; j++) {
+        V best = v[j * n + j], row = V{} + T(j);
+        best = best < 0 ? -best : best;
+        for (int64_t r = j + 1; r < n; r++) {
+            V x = v[j * n + r];
+            x = x < 0 ? -x : x;
+            row = x > best ? V{} + T(r) : row;
+            best = x > best ? x : best;
+        }
+        from[j] = row;
+        for (int64_t r = j + 1; r < n; r++) {
+            const auto exchanged = row == T(r);
+            for (int64_t c = 0; c < n; c++) {
+                const V x = v[c * n + j], y = v[c * n + r];
+                v[c * n + j] = exchanged ? y : x;
+                v[c * n + r] = exchanged ? x : y;
+            }
+        }
+        V pivot = v[j * n + j];
+        const V here = failed == 0 ? V{} + T(j + 1) : failed;
+        failed = pivot == 0 ? here : failed;
+        pivot = pivot == 0 ? V{} + T(1) : pivot;
+        for (int64_t r = j + 1; r < n; r++) v[j * n + r] /= pivot;
+        for (int64_t c = j + 1; c < n; c++)
+            for (int64_t r = j + 1; r < n; r++) v[c * n + r] -= v[j * n + r] * v[c * n + j];
+    }
+    const T* const out = reinterpret_cast<const T*>(v);
+    for (int64_t l = 0; l < count; l++) {
+        for (int64_t e = 0; e < n * n; e++) a[l * n * n + e] = out[e * m.L + l];
+        for (int64_t j = 0; j < n; j++) pivots[l * n + j] = int32_t(from[j][l]) + 1;
+        if (info[l] == 0) info[l] = int32_t(failed[l]);
+    }
+}
+
+// Which column of U^-1 L^-1 comes where: the row exchanges backwards.
+void column_order(const int32_t* pivots, int64_t n, int32_t* order) {
+    for (int64_t i = 0; i < n; i++) order[i] = int32_t(i);
+    for (int64_t i = n - 1; i >= 0; i--) std::swap(order[i], order[pivots[i] - 1]);
+}
+
+template <class T> void inverse_lanes(int64_t n, int64_t count, T* a, const int32_t* pivots) {
+    using V = typename Lanes<T>::V;
+    Lanes<T> m, result;
+    V *const v = m.v, *const x = result.v;
+    m.gather(a, n, count);
+    V inverse[tiny];
+    for (int64_t j = 0; j < n; j++) inverse[j] = T(1) / v[j * n + j];
+    for (int64_t c = 0; c < n; c++) {
+        V* const column = x + c * n;
+        for (int64_t r = 0; r < n; r++) column[r] = V{} + T(r == c);
+        for (int64_t j = c; j < n; j++)
+            for (int64_t r = j + 1; r < n; r++) column[r] -= v[j * n + r] * column[j];
+        for (int64_t j = n - 1; j >= 0; j--) {
+            column[j] *= inverse[j];
+            for (int64_t r = 0; r < j; r++) column[r] -= v[j * n + r] * column[j];
+        }
+    }
+    const T* const out = reinterpret_cast<const T*>(x);
+    for (int64_t l = 0; l < count; l++) {
+        int32_t order[tiny];
+        column_order(pivots + l * n, n, order);
+        for (int64_t c = 0; c < n; c++)
+            for (int64_t r = 0; r < n; r++) a[l * n * n + c * n + r] = out[(order[c] * n + r) * m.L + l];
+    }
+}
+
+// ---- the routines
+
+template <class T> void lu(int64_t batch, int64_t m, int64_t n, void* a_, int32_t* pivots, int32_t* info) {
+    T* const a = static_cast<T*>(a_);
+    const int64_t k = least(m, n);
+    if (m == n && n <= tiny && batch > 1) {
+        constexpr int64_t L = Lanes<T>::L;
+        return over(divide_up(batch, L), double(L * n * n * n),
+                    [&](int64_t i) { lu_lanes(n, least(L, batch - i * L), a + i * L * n * n, pivots + i * L * n, info + i * L); });
+    }
+    over(batch, double(m) * double(n) * double(k), [&](int64_t i) {
+        T* const one = a + i * m * n;
+        lu_columns(m, k, one, m, pivots + i * k, info + i);
+        if (n > k) lu_update(m, k, one, m, pivots + i * k, one + k * m, n - k);
+    });
+}
+
+template <class T> void lu_solve(int64_t batch, char trans, int64_t n, int64_t columns, const void* lu, const int32_t* pivots, void* b_) {
+    const int64_t blocks = divide_up(columns, block);
+    over(batch * blocks, 2. * double(n) * double(n) * double(least(columns, block)), [&](int64_t unit) {
+        const int64_t i = unit / blocks, first = unit % blocks * block, count = least(block, columns - first);
+        const T* const a = static_cast<const T*>(lu) + i * n * n;
+        T* const b = static_cast<T*>(b_) + (i * columns + first) * n;
+        const Exchanges exchanges(pivots + i * n, 0, n, trans != 'N');
+        if (trans == 'N') {
+            for (int64_t c = 0; c < count; c++) exchanges.apply(b + c * n);
+            solve_triangle(Triangle<T>{a, 1, n, true, true}, n, b, n, count);
+            solve_triangle(Triangle<T>{a, 1, n, false, false}, n, b, n, count);
+        } else {
+            solve_triangle(Triangle<T>{a, n, 1, true, false}, n, b, n, count);
+            solve_triangle(Triangle<T>{a, n, 1, false, true}, n, b, n, count);
+            for (int64_t c = 0; c < count; c++) exchanges.apply(b + c * n);
+        }
+    });
+}
+
+// U^-1 L^-1 with its columns exchanged. The part of L^-1 above the diagonal is zero and costs nothing.
+template <class T> void lu_inverse(int64_t batch, int64_t n, void* lu, const int32_t* pivots) {
+    T* const a = static_cast<T*>(lu);
+    if (n <= tiny && batch > 1) {
+        constexpr int64_t L = Lanes<T>::L;
+        return over(divide_up(batch, L), double(L * n * n * n),
+                    [&](int64_t i) { inverse_lanes(n, least(L, batch - i * L), a + i * L * n * n, pivots + i * L * n); });
+    }
+    over(batch, 2. * double(n) * double(n) * double(n), [&](int64_t i) {
+        T* const one = a + i * n * n;
+        const Array<T> result(n * n);
+        const Array<int32_t> order(n);
+        column_order(pivots + i * n, n, order.at);
+        over(divide_up(n, block), 2. * double(n) * double(n) * block, [&](int64_t unit) {
+            const int64_t first = unit * block, count = least(block, n - first);
+            T* const b = result.at + first * n;
+            std::memset(b, 0, size_t(count * n) * sizeof(T));
+            for (int64_t c = 0; c < count; c++) b[c * n + first + c] = 1;
+            solve_triangle(Triangle<T>{one, 1, n, true, true}.from(first), n - first, b + first, n, count);
+            solve_triangle(Triangle<T>{one, 1, n, false, false}, n, b, n, count);
+        });
+        over(n, double(n), [&](int64_t c) { std::memcpy(one + c * n, result.at + order[c] * n, size_t(n) * sizeof(T)); });
+    });
+}
+
+template <class T>
+void triangular_solve(int64_t batch, char part, char trans, char diagonal, int64_t m, int64_t n, const void* a, void* b) {
+    const int64_t blocks = divide_up(n, block);
+    const bool turned = trans != 'N';
+    over(batch * blocks, double(m) * double(m) * double(least(n, block)), [&](int64_t unit) {
+        const int64_t i = unit / blocks, first = unit % blocks * block;
+        const Triangle<T> t{static_cast<const T*>(a) + i * m * m, turned ? m : 1, turned ? 1 : m, (part == 'L') != turned, diagonal == 'U'};
+        solve_triangle(t, m, static_cast<T*>(b) + (i * n + first) * m, m, least(block, n - first));
+    });
+}
+
+}  // namespace
+
+extern const SystemKernels systems_table;
+const SystemKernels systems_table = {{&lu<float>, &lu<double>},
+                                     {&lu_solve<float>, &lu_solve<double>},
+                                     {&lu_inverse<float>, &lu_inverse<double>},
+                                     {&triangular_solve<float>, &triangular_solve<double>}};
+
+}  // namespace wisp::cpu::WISP_ISA

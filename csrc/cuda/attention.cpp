@@ -24,6 +24,8 @@ struct Arguments {
     int heads, share, queries, keys, width, value_width, causal, mask_is_bool, dropout;
     void *pieces, *piece_logsumexp;
     const void* kept;
+    void* slopes;
+    int slope_rows, slope_columns, first_head;
 };
 
 Arguments arguments_of(const AttentionArgs& a, const AttentionTensor& out, const void* logsumexp) {
@@ -69,7 +71,7 @@ struct TilePlan {
     int halves = 1, ahead = 1;
     int slice = 0;  // columns of the gradients of keys and values that one block makes; 0: all
 };
-TilePlan tile_plan(Pass pass, int width, bool is_float, bool wide, bool general, bool few) {
+TilePlan tile_plan(Pass pass, int width, bool is_float, bool wide, int general, bool few) {
     if (is_float) {
         if (width <= 64) return wide && pass == queries_pass ? TilePlan{128, 64, 1, false} : TilePlan{64, 32, wide ? 2 : 1, false};
         return wide && pass == forward_pass && !few ? TilePlan{128, 32, 1, false} : TilePlan{64, 32, 1, false};
@@ -80,7 +82,7 @@ TilePlan tile_plan(Pass pass, int width, bool is_float, bool wide, bool general,
         if (pass == forward_pass) return few ? TilePlan{64, 64, 1, false} : TilePlan{128, general ? 32 : 64, 1, false};
         return {128, 32, 1, false, 1, 1, slice};
     }
-    if (width <= 64) return {64, 64, general && pass == keys_pass ? 2 : 3, !general && pass != keys_pass};
+    if (width <= 64) return {64, 64, general == 2 && pass == keys_pass ? 2 : 3, general != 2 && pass != keys_pass};
     if (general) return {64, 64, 2, false};
     if (pass == forward_pass) return few ? TilePlan{64, 64, 2, false, 1, 2} : TilePlan{128, 64, 2, false, 2};
     return pass == queries_pass ? TilePlan{128, 64, 1, true} : TilePlan{64, 64, 2, true};
@@ -121,21 +123,24 @@ void launch_pieces(Pass pass, const AttentionArgs& a, Arguments& x, Kernel* k, G
                 {unsigned((rows + 3) / 4)}, {128}, 0, x, int(pieces), rows);
 }
 
-void launch_tiles(Pass pass, const AttentionArgs& a, Arguments& x) {
-    static Instances<3 * 3 * 5 * 16> instances("cuda/kernels/attention.cuh");
+// key_heads: of a launch for some of them, from x.first_head on.
+void launch_tiles(Pass pass, const AttentionArgs& a, Arguments& x, int64_t key_heads = 0) {
+    static Instances<3 * 3 * 5 * 24> instances("cuda/kernels/attention.cuh");
     const bool is_float = a.dtype == DType::f32, few = pass == forward_pass && a.queries <= 64;
     const int c = width_class(a), width = widths[c];
-    const bool wide = is_wide(), aligned = is_float || is_aligned(x), general = a.mask || a.dropout || !(a.scale > 0) || !aligned;
+    const bool wide = is_wide(), aligned = is_float || is_aligned(x);
+    const int general = a.mask || !(a.scale > 0) || !aligned || (a.dropout && !x.kept) ? 2 : a.dropout;
     const TilePlan p = tile_plan(pass, width, is_float, wide, general, few);
     const int slice = p.slice ? p.slice : width, type = is_float ? 2 : a.dtype == DType::bf16;
-    Kernel* k = instances((((((pass * 3 + type) * 5 + c) * 2 + wide) * 2 + general) * 2 + aligned) * 2 + few, [&] {
+    Kernel* k = instances((((((pass * 3 + type) * 5 + c) * 2 + wide) * 3 + general) * 2 + aligned) * 2 + few, [&] {
         const std::string sliced = pass == keys_pass ? str(slice, ", ") : std::string(),
                           halves = pass == forward_pass ? str(p.halves, ", ") : std::string(),
                           ahead = pass == forward_pass ? str(p.ahead, ", ") : std::string();
         return str(names[pass], "<", type_text(a.dtype), ", ", width, ", ", sliced, p.rows, ", ", p.columns, ", ", halves, p.blocks, ", ",
-                   ahead, text(p.overlap), ", ", text(wide), ", ", text(general), ", ", text(aligned), ">");
+                   ahead, text(p.overlap), ", ", text(wide), ", ", general, ", ", text(aligned), ">");
     });
-    const int64_t rows = pass == keys_pass ? a.keys : a.queries, heads = a.batch * (pass == keys_pass ? a.key_heads : a.heads);
+    const int64_t rows = pass == keys_pass ? a.keys : a.queries,
+                  heads = key_heads ? key_heads : a.batch * (pass == keys_pass ? a.key_heads : a.heads);
     const Grid grid{unsigned(heads), unsigned((rows + p.rows - 1) / p.rows), unsigned(width / slice)};
     const unsigned shared = shared_bytes(pass, p, width, is_float);
     launch_pieces(pass, a, x, k, grid, unsigned(p.rows * 2 / p.halves), shared, p.blocks);
@@ -144,19 +149,62 @@ void launch_tiles(Pass pass, const AttentionArgs& a, Arguments& x) {
 // What dropout keeps, a bit for each weight, where that is not too much: the passes would draw each number several times.
 class KeptBits {
 public:
-    KeptBits(const AttentionArgs& a, Arguments& x) : bits_(wanted(a) ? size_t(groups(a)) * 8 + 16 : 0) {
-        if (!wanted(a)) return;
+    // drawn: the memory that forward was given has them.
+    KeptBits(const AttentionArgs& a, Arguments& x, bool drawn) : bits_(a.kept ? 0 : bytes(a)) {
+        if (bytes(a) == 0) return;
+        x.kept = a.kept ? a.kept : bits_.data();
+        if (drawn && a.kept) return;
         static Kernel* const kernel = find_kernel("cuda/kernels/attention_parts.cuh", "attention_kept");
         const int64_t blocks = (groups(a) * 16 + 255) / 256, most = int64_t(device_info(current_device().index).multiprocessors) * 32;
-        launch_with(kernel, {unsigned(std::min(blocks, most))}, {256}, 0, x, bits_.data(), groups(a));
-        x.kept = bits_.data();
+        launch_with(kernel, {unsigned(std::min(blocks, most))}, {256}, 0, x, x.kept, groups(a));
+    }
+    static size_t bytes(const AttentionArgs& a) {
+        return a.dropout && groups(a) <= (int64_t(64) << 20) / 8 ? size_t(groups(a)) * 8 + 16 : 0;
     }
 
 private:
     static int64_t groups(const AttentionArgs& a) { return (a.batch * a.heads * a.queries * a.keys + 63) / 64; }
-    static bool wanted(const AttentionArgs& a) { return a.dropout && groups(a) <= (int64_t(64) << 20) / 8; }
     Scratch bits_;
 };
+
+// The gradients of the scores are made once instead of twice where a head is wide enough or dropout slow enough for that to be quicker,
+// and there is memory to keep them in: of all heads, or of as many at a time as keep the processors busy.
+int64_t slope_blocks(int64_t rows) { return (rows + 127) / 128 * 8; }
+struct SlopePlan {
+    int64_t key_heads = 0;  // at a time; 0: not at all
+    size_t bytes = 0;
+};
+SlopePlan slope_plan(const AttentionArgs& a) {
+    constexpr int64_t most = int64_t(256) << 20;
+    if (item_size(a.dtype) != 2 || (width_class(a) <= 1 && !a.dropout)) return {};
+    const int64_t all = a.batch * a.key_heads, share = a.heads / a.key_heads, blocks = (a.keys + 127) / 128;
+    const int64_t each = share * slope_blocks(a.queries) * slope_blocks(a.keys) * 512, at_once = std::min(all, most / each);
+    if (at_once < all && at_once * blocks < device_info(current_device().index).multiprocessors) return {};
+    const int64_t launches = (all + at_once - 1) / at_once, key_heads = (all + launches - 1) / launches;
+    return {key_heads, size_t(key_heads * each)};
+}
+
+void launch_products(const AttentionArgs& a, const Arguments& x) {
+    static Instances<4> instances("cuda/kernels/attention_slopes.cuh");
+    const bool aligned = is_aligned(x);
+    const int64_t rows = a.batch * a.heads * a.queries;
+    launch_with(instances((a.dtype == DType::bf16) * 2 + aligned,
+                          [&] { return str("attention_products<", type_text(a.dtype), ", ", text(aligned), ">"); }),
+                {unsigned((rows + 63) / 64)}, {256}, 0, x, rows);
+}
+
+void launch_slopes(const AttentionArgs& a, const Arguments& x, int64_t heads) {
+    static Instances<2 * 5 * 8> instances("cuda/kernels/attention_slopes.cuh");
+    const int c = width_class(a), width = widths[c], columns = 64;
+    const bool wide = is_wide(), aligned = is_aligned(x), few = a.queries <= 64 || !wide;
+    const int rows = few ? 64 : 128, blocks = width > 128 ? 1 : 2;
+    Kernel* k = instances(((((a.dtype == DType::bf16) * 5 + c) * 2 + wide) * 2 + aligned) * 2 + few, [&] {
+        return str("attention_queries_of_slopes<", type_text(a.dtype), ", ", width, ", ", rows, ", ", columns, ", ", blocks, ", ",
+                   text(wide), ", ", text(aligned), ">");
+    });
+    launch_with(k, {unsigned(heads), unsigned((a.queries + rows - 1) / rows)}, {unsigned(rows * 2)},
+                3 * (tile_bytes(columns, width) + unsigned(rows * columns * 2)), x);
+}
 
 // As kernels/attention_parts.cuh has it.
 struct PartsArguments {
@@ -229,7 +277,7 @@ bool has_tiles(const AttentionArgs& a, bool backward) {
     unsigned most = 0;
     for (Pass pass : {forward_pass, queries_pass, keys_pass})
         if (backward == (pass != forward_pass))
-            most = std::max(most, shared_bytes(pass, tile_plan(pass, width, true, wide, true, false), width, true));
+            most = std::max(most, shared_bytes(pass, tile_plan(pass, width, true, wide, 2, false), width, true));
     return int(most) <= device_info(current_device().index).shared_per_block;
 }
 
@@ -239,7 +287,7 @@ void forward(const AttentionArgs& given, const AttentionTensor& given_out, void*
     const AttentionArgs a = rows ? heads_as_rows(given) : given;
     Arguments x = arguments_of(a, rows ? heads_as_rows(given_out, a.queries) : given_out, logsumexp);
     if (!has_tiles(a, false)) return launch_plain(forward_pass, a, x);
-    const KeptBits kept(a, x);
+    const KeptBits kept(a, x, false);
     std::optional<FloatParts> parts;
     if (a.dtype == DType::f32) parts.emplace(a, x, false);
     launch_tiles(forward_pass, a, x);
@@ -256,16 +304,35 @@ void backward(const AttentionArgs& a, const AttentionTensor& grad, const Attenti
     const bool tiles = has_tiles(a, true);
     std::optional<KeptBits> kept;
     std::optional<FloatParts> parts;
-    if (tiles) kept.emplace(a, x);
+    if (tiles) kept.emplace(a, x, true);
     if (tiles && a.dtype == DType::f32) parts.emplace(a, x, true);
+    if (const SlopePlan plan = tiles ? slope_plan(a) : SlopePlan(); plan.key_heads) {
+        const Scratch slopes(plan.bytes);
+        x.slopes = slopes.data(), x.slope_rows = int(slope_blocks(a.queries)), x.slope_columns = int(slope_blocks(a.keys));
+        launch_products(a, x);
+        const int64_t share = a.heads / a.key_heads, all = a.batch * a.key_heads;
+        for (int64_t first = 0; first < all; first += plan.key_heads) {
+            const int64_t key_heads = std::min(plan.key_heads, all - first);
+            x.first_head = int(first * share);
+            launch_tiles(keys_pass, a, x, key_heads);
+            launch_slopes(a, x, key_heads * share);
+        }
+        return;
+    }
     for (Pass pass : {queries_pass, keys_pass})  // the first leaves the products for the second
         tiles ? launch_tiles(pass, a, x) : launch_plain(pass, a, x);
+}
+
+// Not more than the results take, so that memory stays linear in the length; where forward leaves bits, backward uses them.
+size_t kept_bytes(const AttentionArgs& a) {
+    const size_t results = size_t(a.batch * a.heads * a.queries * a.value_width * item_size(a.dtype));
+    return has_tiles(a, false) && has_tiles(a, true) && KeptBits::bytes(a) <= results ? KeptBits::bytes(a) : 0;
 }
 
 }  // namespace
 
 // The widest tiles, the largest grid of the smallest ones, and masks that are counted along in 32 bits.
 const AttentionKernels attention = {
-    forward, backward, true, false, 256, 128, (1 << 20) - 1, (1 << 28) - 1, "ScaledDotProductFlashAttentionBackward0"};
+    forward, backward, true, false, 256, 128, (1 << 20) - 1, (1 << 28) - 1, "ScaledDotProductFlashAttentionBackward0", kept_bytes};
 
 }  // namespace wisp::cuda

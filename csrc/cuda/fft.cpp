@@ -115,6 +115,6 @@ void rows(FftKind kind, bool f64, int rank, const int64_t* sizes, const void* in
 
 }  // namespace
 
-const FftKernels fft = {rows, nullptr, 3, true};
+const FftKernels fft = {rows, nullptr, nullptr, 3, true, 0};
 
 }  // namespace wisp::cuda

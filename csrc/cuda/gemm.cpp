@@ -150,11 +150,14 @@ void call_library(const void* data, Handle stream) {
     const ProductCall& t = *static_cast<const ProductCall*>(data);
     const ProductPlan& p = *t.plan;
     if (t.bias) must(lt().set_description(p.description, desc_bias_pointer, &t.bias, 8), "giving a bias");
-    const float alpha[2] = {float(t.alpha[0]), float(t.alpha[1])}, beta[2] = {float(t.beta[0]), float(t.beta[1])};
+    alignas(16) const double wide[4] = {t.alpha[0], t.alpha[1], t.beta[0], t.beta[1]};  // the library loads a complex number as one
+    alignas(16) float narrow[4];
+    std::copy(wide, wide + 4, narrow);
+    const void* alpha = t.wide ? static_cast<const void*>(wide) : narrow;
+    const void* beta = t.wide ? static_cast<const void*>(wide + 2) : narrow + 2;
     Timed timed("cuBLASLt product");
-    must(lt().matmul(handle(t.device), p.description, t.wide ? static_cast<const void*>(t.alpha) : alpha, t.b, p.b, t.a, p.a,
-                     t.wide ? static_cast<const void*>(t.beta) : beta, t.addend, p.d, t.c, p.c, p.found.algorithm, t.workspace,
-                     p.found.workspace, stream),
+    must(lt().matmul(handle(t.device), p.description, alpha, t.b, p.b, t.a, p.a, beta, t.addend, p.d, t.c, p.c, p.found.algorithm,
+                     t.workspace, p.found.workspace, stream),
          "a product");
 }
 

@@ -171,6 +171,10 @@ bool holds(const bool* good, int64_t n, const char* message) {
     return true;
 }
 
+void mark_classes(int64_t* out, const int64_t* x, int64_t n, int64_t classes, const char* negative, const char* too_large) {
+    if (n) launch_with(plain<22>(file, "mark_classes"), threads(n), {256}, 0, out, x, n, classes, negative, too_large, report_cell());
+}
+
 void count_up(int64_t* out, int64_t n, int64_t first, int64_t step) {
     if (n) launch_with(plain<21>(file, "count_up"), threads(n), {256}, 0, out, n, first, step);
 }
@@ -178,8 +182,9 @@ void count_up(int64_t* out, int64_t n, int64_t first, int64_t step) {
 }  // namespace
 
 // Kernels that use indices look at them: a bad one is raised at the next synchronisation.
-const IndexKernels index = {nullptr,  offsets, take,    put,      gather, scatter, masked_select, masked_scatter, nonzero,
-                            triangle, nullptr, nullptr, count_up, holds,  16};
+const IndexKernels index = {nullptr,       offsets,        take,    put,          gather,  scatter,
+                            masked_select, masked_scatter, nonzero, triangle,     nullptr, nullptr,
+                            count_up,      holds,          nullptr, mark_classes, 16};
 const EmbeddingKernels embedding = {first_bad, nullptr, embedding_gather, embedding_backward, bag, nullptr};
 
 }  // namespace wisp::cuda

@@ -157,8 +157,8 @@ template <DType D> struct Gpu {
     }
     // 1 in this dtype.
     static const void* one() {
-        static const float f[2] = {1, 0};
-        static const double d[2] = {1, 0};
+        alignas(16) static const float f[2] = {1, 0};
+        alignas(16) static const double d[2] = {1, 0};
         return real == DType::f32 ? static_cast<const void*>(f) : d;
     }
     struct Pointers {  // of a batch's matrices, on the device

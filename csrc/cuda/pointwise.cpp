@@ -189,15 +189,30 @@ struct Waiting {
     Kernel* kernel = nullptr;
     int64_t item[list_operands] = {};  // bytes of an element; 0: takes no memory
     Device device;
-    struct Range {  // of addresses, in which all of them lie
-        const char *low, *high;
-        void clear() { low = high = nullptr; }
-        void add(const char* data, int64_t bytes) {
-            low = low && low < data ? low : data;
-            high = std::max(high, data + bytes);
+    // Addresses, in order and apart from each other: a call is compared with all that wait by a search.
+    template <int N> struct Ranges {
+        struct Range {
+            const char *low, *high;
+        } at[N];
+        int count = 0;
+        Range* behind(const char* data) {  // the first that ends behind it
+            return std::upper_bound(at, at + count, data, [](const char* data, const Range& r) { return data < r.high; });
         }
-        bool meets(const char* data, int64_t bytes) const { return data < high && low < data + bytes; }
-    } written, read;
+        bool meet(const char* data, int64_t bytes) {
+            const Range* r = behind(data);
+            return r < at + count && r->low < data + bytes;
+        }
+        void add(const char* data, int64_t bytes) {
+            Range *r = behind(data), *end = r, whole{data, data + bytes};
+            for (; end < at + count && end->low < whole.high; end++)
+                whole = {std::min(whole.low, end->low), std::max(whole.high, end->high)};
+            std::memmove(static_cast<void*>(r + 1), end, size_t(at + count - end) * sizeof(Range));
+            *r = whole;
+            count += 1 - int(end - r);
+        }
+    };
+    Ranges<list_length> written;
+    Ranges<list_length*(list_operands - 1)> read;
     PointwiseList list;
 };
 // A pointer: what lies in a thread's own memory must be small in a library that is opened late.
@@ -205,19 +220,9 @@ constinit thread_local Waiting* waiting = nullptr;
 
 // Whether the call writes what a waiting one reads or writes, or reads what it writes.
 bool touches_waiting(const RowCall& c, int64_t n) {
-    bool maybe = waiting->read.meets(c.operands[0].data, n * waiting->item[0]);
+    if (waiting->read.meet(c.operands[0].data, n * waiting->item[0])) return true;
     for (int k = 0; k < c.count; k++)
-        maybe = maybe || (waiting->item[k] && waiting->written.meets(c.operands[k].data, n * waiting->item[k]));
-    if (!maybe) return false;
-    auto meet = [](const char* a, int64_t a_bytes, const char* b, int64_t b_bytes) { return a < b + b_bytes && b < a + a_bytes; };
-    for (int i = 0; i < waiting->list.count; i++)
-        for (int k = 0; k < c.count; k++) {
-            const int64_t there = waiting->list.n[i];
-            if (waiting->item[k] == 0) continue;
-            if (meet(c.operands[k].data, n * waiting->item[k], waiting->list.data[i][0], there * waiting->item[0]) ||
-                meet(c.operands[0].data, n * waiting->item[0], waiting->list.data[i][k], there * waiting->item[k]))
-                return true;
-        }
+        if (waiting->item[k] && waiting->written.meet(c.operands[k].data, n * waiting->item[k])) return true;
     return false;
 }
 
@@ -239,7 +244,7 @@ void let_wait(const RowCall& c, int vector, int64_t n) {
         waiting->kernel = kernel_for(c, Form::list, vector, 4);
         waiting->key = key, waiting->device = current_device();
         list.count = list.first_block[0] = 0;
-        waiting->written.clear(), waiting->read.clear();
+        waiting->written.count = waiting->read.count = 0;
         std::memset(static_cast<void*>(list.params), 0, sizeof list.params);
         if (c.params) std::memcpy(list.params, c.params, sizeof list.params);
         for (int k = 0; k < list_operands; k++) {

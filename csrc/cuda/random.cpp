@@ -18,16 +18,17 @@ struct Draw {  // as in the kernels
 thread_local const void* cell_of_capture = nullptr;
 Draw draw_of(RandomStream s) { return {s.seed, s.offset, cell_of_capture}; }
 
-Grid blocks_for(int64_t n, int64_t per_thread) {  // groups of 16 threads make 16 * per_thread elements
-    const int64_t threads = (n + 16 * per_thread - 1) / (16 * per_thread) * 16;
+// Groups of 16 blocks of the generator make 16 * per_block elements; a thread has one block or four.
+Grid blocks_for(int64_t n, int64_t per_block, int64_t of_thread = 1) {
+    const int64_t threads = (n + 16 * per_block - 1) / (16 * per_block) * 16 / of_thread;
     return {unsigned((threads + 255) / 256)};
 }
 
 template <class T>
-void fill(const char* generator, int64_t per_thread, T* out, int64_t n, RandomStream s, int64_t first, double a, double b) {
+void fill(const char* generator, int64_t per_block, T* out, int64_t n, RandomStream s, int64_t first, double a, double b) {
     if (n == 0) return;
     if (first != 0) throw RuntimeError("random numbers on cuda start at the first element");
-    launch_with(find_kernel("cuda/kernels/random.cuh", str("random_fill<", generator, ">")), blocks_for(n, per_thread), {256}, 0, out, n,
+    launch_with(find_kernel("cuda/kernels/random.cuh", str("random_fill<", generator, ">")), blocks_for(n, per_block, 4), {256}, 0, out, n,
                 draw_of(s), a, b);
 }
 
@@ -48,8 +49,8 @@ void bits64(uint64_t* out, int64_t n, RandomStream s, int64_t first) { fill("Bit
 
 void apply_dropout(DType d, const void* x, void* y, int64_t n, RandomStream s, uint64_t threshold, double scale) {
     if (n == 0) return;
-    launch_with(find_kernel("cuda/kernels/random.cuh", str("dropout<", type_text(d), ">")), blocks_for(n, 4), {256}, 0, x, y, n, draw_of(s),
-                threshold, scale);
+    launch_with(find_kernel("cuda/kernels/random.cuh", str("dropout<", type_text(d), ">")), blocks_for(n, 4, 4), {256}, 0, x, y, n,
+                draw_of(s), threshold, scale);
 }
 
 void integers(int64_t* out, int64_t n, RandomStream s, int64_t from, uint64_t range) {
@@ -61,7 +62,7 @@ void integers(int64_t* out, int64_t n, RandomStream s, int64_t from, uint64_t ra
 
 void bernoulli(float* out, int64_t n, RandomStream s, uint64_t limit) {
     if (n == 0) return;
-    launch_with(find_kernel("cuda/kernels/random.cuh", "random_bernoulli"), blocks_for(n, 4), {256}, 0, out, n, draw_of(s), limit);
+    launch_with(find_kernel("cuda/kernels/random.cuh", "random_bernoulli"), blocks_for(n, 4, 4), {256}, 0, out, n, draw_of(s), limit);
 }
 
 void exponential_f32(float* out, int64_t n, RandomStream s, float mean) { fill("ExponentialFloat", 4, out, n, s, 0, mean, 0); }

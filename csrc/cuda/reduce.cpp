@@ -155,7 +155,9 @@ void reduce_tensor(Reduction kind, const ReduceArguments& given) {
         shared = unsigned(256 * size_t(vector) * acc_bytes);
         a.splits = std::max<int64_t>(1, std::min<int64_t>({processors * 8 / grid.x, a.count / 64, 1024}));
     } else {
-        const int64_t width = power_of_two_up_to((a.count / vector + 3) / 4, a.outputs < processors * 4 ? 512 : 256);
+        // Places are cheaper to join within a warp, where there are rows enough.
+        const int64_t most = extreme && a.indices && a.outputs >= processors * 16 ? 32 : a.outputs < processors * 4 ? 512 : 256;
+        const int64_t width = power_of_two_up_to((a.count / vector + 3) / 4, most);
         block.x = unsigned(std::max<int64_t>(width, a.count / vector >= 32 ? 32 : 1));
         block.y = std::max(1u, 256 / block.x);
         grid.x = unsigned((a.outputs + block.y - 1) / block.y);

@@ -54,6 +54,12 @@ bool by_rows(DType d, const RnnArgs& a, bool backward) {
                        of(a.c),      of(a.out),   of(a.kept),    of(a.cells),  of(a.grad_out), of(a.dh),
                        of(a.dc),     of(a.dx),    of(a.dhidden), of(a.before)};
     const int mode = a.mode == RnnMode::lstm ? 1 : a.mode == RnnMode::gru ? 2 : 0;
+    if (!backward && (n == 64 || n == 128) && a.gates * n <= 512 * 96) {  // the weight fits into registers
+        static Instances<6> whole("cuda/kernels/rnn_rows.cuh");
+        Kernel* kernel = whole(mode * 2 + (n == 128), [&] { return str("rnn_units_forward<", mode, ", ", n, ">"); });
+        launch_with(kernel, {unsigned(batch)}, {512}, 0, rows);
+        return true;
+    }
     static Instances<32> kernels("cuda/kernels/rnn_rows.cuh");
     Kernel* kernel = kernels((mode * 2 + backward) * 5 + int(each),
                              [&] { return str(backward ? "rnn_rows_backward<" : "rnn_rows_forward<", mode, ", ", each, ">"); });

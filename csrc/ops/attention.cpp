@@ -130,7 +130,8 @@ void attention_backward(Backward& bw, const Problem& p) {
     }
     const Tensor q4 = four(q), k4 = four(k), v4 = four(v), g4 = four(to(g, q.dtype())), y4 = bw.saved(4), lse = bw.saved(5);
     const Tensor m4 = four_mask(mask, q, k.size(-2));
-    const kernels::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
+    kernels::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
+    if (const Tensor kept = bw.saved(6)) a.kept = kept.device_data();
     const Tensor dq = empty_heads(a.batch, a.heads, a.queries, a.width, q.dtype());
     const Tensor dk = empty_heads(a.batch, a.key_heads, a.keys, a.width, q.dtype());
     const Tensor dv = empty_heads(a.batch, a.key_heads, a.keys, a.value_width, q.dtype());
@@ -158,6 +159,9 @@ Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     a.forward_only = !recording;
     const Tensor y4 = empty_heads(a.batch, a.heads, a.queries, a.value_width, q.dtype());
     const Tensor lse = empty({a.batch, a.heads, a.queries}, compute_dtype(q.dtype()));
+    Tensor kept;
+    if (recording && a.dropout && kernels::attention().kept_bytes)
+        if (const size_t bytes = kernels::attention().kept_bytes(a)) kept = empty({int64_t(bytes)}, DType::u8), a.kept = kept.device_data();
     {
         Unlocked unlocked(work_of(q, k));
         kernels::attention().forward(a, place(y4), lse.device_data());
@@ -166,7 +170,8 @@ Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     sizes.back() = v.size(-1);
     Tensor y = q.dim() == 4 ? alias(y4) : reshape(y4, sizes);
     if (recording)
-        record(y, kernels::attention().node, {q, k, v, mask}, {q, k, v, mask, y4, lse}, [p](Backward& bw) { attention_backward(bw, p); });
+        record(y, kernels::attention().node, {q, k, v, mask}, {q, k, v, mask, y4, lse, kept},
+               [p](Backward& bw) { attention_backward(bw, p); });
     return y;
 }
 

@@ -134,19 +134,22 @@ void distributed_values(const Tensor& self, Generator& g, Distribution distribut
     });
 }
 
+// Where the gradient is differentiated further it hangs together with the incoming one, so that samples have tangents: zeros.
+void set_zero(Backward& bw, const Dims& sizes, DType dtype) { bw.set(0, bw.create_graph ? bw.grad() * Scalar(0) : zeros(sizes, dtype)); }
+
 // An in-place sampler: checks, writes, and cuts self off from its past (the gradient is zero).
 template <class F> Tensor sample_inplace(const Tensor& self, const char* name, const char* node, F&& write) {
-    const bool recording = grad_enabled() && self.requires_grad();
+    const bool recording = needs_grad(self);
     check_inplace(self, name, recording);
     write();
     bump_version(self);
-    if (recording) record_inplace(self, node, {self}, {}, [](Backward& bw) { bw.set(0, zeros_like(bw.grad())); });
+    if (recording) record_inplace(self, node, {self}, {}, [](Backward& bw) { set_zero(bw, bw.grad().sizes(), bw.grad().dtype()); });
     return self;
 }
 // A sampler that is differentiable in name: the gradient is zero.
 Tensor with_zero_gradient(Tensor out, const char* node, const Tensor& input) {
     if (needs_grad(input))
-        record(out, node, {input}, {}, [sizes = input.sizes(), dtype = input.dtype()](Backward& bw) { bw.set(0, zeros(sizes, dtype)); });
+        record(out, node, {input}, {}, [sizes = input.sizes(), dtype = input.dtype()](Backward& bw) { set_zero(bw, sizes, dtype); });
     return out;
 }
 
@@ -346,42 +349,42 @@ Tensor multinomial(const Tensor& input, int64_t samples, bool replacement, Gener
     GradMode off(false);
     static constexpr const char *wrong = "probability tensor contains either `inf`, `nan` or element < 0",
                                 *nothing = "invalid multinomial distribution (sum of probabilities <= 0)";
-    const Tensor given = contiguous(detach(input)), out = empty({rows, samples}, DType::i64);
-    auto largest = [&](const Tensor& keys) {
-        const Tensor best = empty({rows, samples}, DType::f64);
-        kernels::sort().topk(best.device_data(), out.device_data<int64_t>(), keys.device_data(), DType::f64, rows, categories, samples,
-                             true);
-        return best;
+    const Tensor given = contiguous(input->requires_grad || input->dual ? detach(input) : input);
+    const Tensor out = empty(input.dim() == 2 ? Dims{rows, samples} : Dims{samples}, DType::i64);
+    auto largest = [&](double* best, const double* keys) {
+        kernels::sort().topk(best, out.device_data<int64_t>(), keys, DType::f64, rows, categories, samples, true);
     };
     if (const auto race_winners = kernels::random().race_winners; race_winners && !replacement && samples == 1) {
         race_winners(given.dtype(), out.device_data<int64_t>(), given.device_data(), rows, categories, draw(g), wrong, nothing);
-        return input.dim() == 2 ? out : reshape(out, {samples});
+        return out;
     }
     if (const auto race = kernels::random().race; race && !replacement) {
         const Tensor keys = empty({rows, categories}, DType::f64);
         if (!race(given.dtype(), keys.device_data<double>(), given.device_data(), keys.numel(), draw(g), wrong)) throw RuntimeError(wrong);
-        must_hold(gt(narrow(largest(keys), 1, 0, 1), Scalar(0.0)), nothing);  // not even the winner has a chance
-        return input.dim() == 2 ? out : reshape(out, {samples});
+        const Tensor best = empty({rows, samples}, DType::f64);
+        largest(best.device_data<double>(), keys.device_data<double>());
+        must_hold(gt(narrow(best, 1, 0, 1), Scalar(0.0)), nothing);  // not even the winner has a chance
+        return out;
     }
     const int64_t draws = replacement ? samples : categories;
-    const Tensor p = reshape(to(given, DType::f64), {rows, categories}), u = empty({rows, draws}, DType::f64);
-    uniform_fill(u.device_data(), rows * draws, DType::f64, draw(g), 0x1p-54, 1);
-    const Tensor keys = empty({rows, categories}, DType::f64);
-    const kernels::Weights weights =
-        kernels::random().weighted(replacement ? out.device_data<int64_t>() : nullptr, keys.device_data<double>(), p.device_data<double>(),
-                                   u.device_data<double>(), rows, categories, draws, wrong, nothing);
+    const Tensor p = to(given, DType::f64), work = empty({rows * (draws + categories)}, DType::f64);
+    double *const uniform = work.device_data<double>(), *const keys = uniform + rows * draws;
+    uniform_fill(uniform, rows * draws, DType::f64, draw(g), 0x1p-54, 1);
+    const kernels::Weights weights = kernels::random().weighted(replacement ? out.device_data<int64_t>() : nullptr, keys,
+                                                                p.device_data<double>(), uniform, rows, categories, draws, wrong, nothing);
     if (weights == kernels::Weights::fine) {
-        if (!replacement) largest(keys);
+        if (!replacement) largest(uniform, keys);  // the uniform numbers have been used
     } else if (weights != kernels::Weights::too_many) {
         throw RuntimeError(weights == kernels::Weights::wrong ? wrong : nothing);
     } else {
         must_hold(logical_and(ge(p, Scalar(0.0)), isfinite(p)), wrong);
-        const Tensor sums = cumsum(p, 1), total = narrow(sums, 1, categories - 1, 1);
+        const Tensor each = reshape(p, {rows, categories}), u = reshape(narrow(work, 0, 0, rows * draws), {rows, draws});
+        const Tensor sums = cumsum(each, 1), total = narrow(sums, 1, categories - 1, 1);
         must_hold(gt(total, Scalar(0.0)), nothing);
-        const Tensor last = amax(where(gt(p, Scalar(0.0)), arange(categories), Scalar(0)), {1}, true);  // that can be drawn
-        copy_values(out, minimum(searchsorted(sums, mul(u, total), true), last));
+        const Tensor last = amax(where(gt(each, Scalar(0.0)), arange(categories), Scalar(0)), {1}, true);  // that can be drawn
+        copy_values(reshape(out, {rows, samples}), minimum(searchsorted(sums, mul(u, total), true), last));
     }
-    return input.dim() == 2 ? out : reshape(out, {samples});
+    return out;
 }
 
 Tensor poisson(const Tensor& rates, Generator& g) {

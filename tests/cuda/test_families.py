@@ -38,6 +38,7 @@ def test_random_numbers_are_the_same_bits(n, dtype):
         lambda d: wisp.empty(n, dtype=dtype, device=d).uniform_(-2, 3),
         lambda d: wisp.randint(-5, 1000, (n,), device=d),
         lambda d: wisp.empty(n, dtype=dtype, device=d).bernoulli_(0.3),
+        lambda d: wisp.empty(n + 3, dtype=dtype, device=d)[3:].normal_(),
         lambda d: wisp.randperm(n, device=d),
     ):
         wisp.manual_seed(7)
@@ -47,11 +48,11 @@ def test_random_numbers_are_the_same_bits(n, dtype):
 
 
 def test_dropout_is_the_same_mask():
-    x = wisp.randn(1000, 37)
-    wisp.manual_seed(1)
-    a = F.dropout(x, 0.4)
-    wisp.manual_seed(1)
-    assert wisp.equal(F.dropout(x.cuda(), 0.4).cpu(), a)
+    for x in (wisp.randn(1000, 37), wisp.randn(1001)[1:], wisp.randn(70).double(), wisp.randn(333).bfloat16()):
+        wisp.manual_seed(1)
+        a = F.dropout(x, 0.4)
+        wisp.manual_seed(1)
+        assert wisp.equal(F.dropout(x.cuda(), 0.4).cpu(), a)
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,10 @@ def test_a_bad_label_is_reported():
 
 
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
-@pytest.mark.parametrize("size, batch, layers, both_ways", [(128, 32, 2, False), (256, 16, 1, True), (20, 300, 1, False), (12, 3, 1, True)])
+@pytest.mark.parametrize(
+    "size, batch, layers, both_ways",
+    [(128, 32, 2, False), (128, 3, 1, True), (64, 5, 2, True), (256, 16, 1, True), (20, 300, 1, False), (12, 3, 1, True)],
+)
 def test_recurrent_layers(kind, size, batch, layers, both_ways):
     layer = getattr(nn, kind)(16, size, layers, bidirectional=both_ways)
     there = getattr(nn, kind)(16, size, layers, bidirectional=both_ways)

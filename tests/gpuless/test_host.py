@@ -304,7 +304,26 @@ with wisp.cuda.stream(wisp.cuda.Stream()):
 """
 
 
-@pytest.mark.parametrize("program", ["DEVICES", "MEMORY", "STREAMS", "FORKED", "TRAINING", "LIBRARIES", "LAUNCHES", "REPLAYS"])
+# Calls of a list are one launch unless one writes what another reads or writes.
+LISTS = """
+import ctypes, os, wisp
+count = ctypes.CDLL(os.path.join(os.environ["WISP_CUDA_PATH"], "libcuda.so.1")).fake_launches
+count.restype = ctypes.c_long
+a, b, c, d = (wisp.empty(4096, device="cuda") for _ in range(4))
+rows, others = list(wisp.empty(64, 32, device="cuda")), list(wisp.empty(64, 32, device="cuda"))
+mixed = [i * 27 % 64 for i in range(64)]
+cases = (([rows[i] for i in mixed], [others[i] for i in mixed], 1), (rows, others[:1] * 64, 1), ([a, b], [c, d], 1),
+         ([a, b], [b, c], 2), ([a, b], [c, a], 2), ([a, b, a], [c, c, d], 2), ([a[3:70], a[69:136]], [b[3:70], b[4:71]], 2),
+         ([a[3:70], a[70:137]], [b[3:70], b[4:71]], 1), ([a[8:12], a[0:4], a[4:8], a[11:15]], [b[0:4], b[8:12], b[4:8], b[0:4]], 2))
+for i, (ours, theirs, expected) in enumerate(cases):
+    wisp.cuda.synchronize()
+    before = count()
+    wisp._foreach_lerp_(ours, theirs, 0.5)
+    assert count() - before == expected, (i, count() - before, expected)
+"""
+
+
+@pytest.mark.parametrize("program", ["DEVICES", "MEMORY", "STREAMS", "FORKED", "TRAINING", "LIBRARIES", "LAUNCHES", "LISTS", "REPLAYS"])
 def test_programs(stand_in, program):
     stand_in.run("-c", globals()[program])
 

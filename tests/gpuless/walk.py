@@ -45,7 +45,14 @@ def others():
     yield "attention of few queries", F.scaled_dot_product_attention, few
     sequence = wisp.randn(5, 3, 8)
     step_by_step = nn.GRU(8, 6), nn.RNN(8, 6)  # sizes that the kernels of whole sequences do not take
-    for layer in (nn.LSTM(8, 16, 2, proj_size=4), nn.LSTM(8, 16), nn.GRU(8, 16, bidirectional=True), nn.RNN(8, 16), *step_by_step):
+    for layer in (
+        nn.LSTM(8, 16, 2, proj_size=4),
+        nn.LSTM(8, 16),
+        nn.GRU(8, 16, bidirectional=True),
+        nn.RNN(8, 16),
+        nn.GRU(8, 64),
+        *step_by_step,
+    ):
         yield "recurrent", lambda x, layer=layer: layer(x)[0], [sequence]
     x = wisp.randn(300, 300)
 
@@ -104,6 +111,7 @@ def others():
         lambda x: F.conv2d(x.reshape(1, 1, 300, 300).long(), x[:1, :4].reshape(1, 1, 2, 2).long()),
         lambda x: x.repeat(3, 3).flip(1) + x.repeat(3, 3).t(),
         lambda x: wisp._foreach_lerp_([x.detach(), x.detach().clone()], [x.detach(), x.detach()], 0.5)[0],
+        lambda x: F.one_hot(x.detach().long(), 7),
         lambda x: wisp.bernoulli(x, 0.3),
         lambda x: x.detach().clone().bernoulli_(0.3),
         lambda x: wisp._core._total_norm([x.detach()]),

@@ -1,11 +1,12 @@
 // Attention for half types and float, forward and backward, in tiles of the tensor cores: scores exist in registers only. Each block of
 // threads keeps `Rows` rows of one side and lets tiles of `Columns` rows of the other side pass through shared memory; the
-// weights, made in registers, are the left operand of the next product as they lie. Backward goes over the scores twice, once
-// by queries (grad_query) and once by keys (grad_key, grad_value): every sum has one owner, so results are deterministic.
+// weights, made in registers, are the left operand of the next product as they lie. Backward goes over the scores by keys (grad_key,
+// grad_value) and by queries (grad_query): every sum has one owner, so results are deterministic. The second pass makes the gradients
+// of the scores again, unless there is memory to keep them in (attention_slopes.cuh).
 //
-// General: with mask, dropout or a scale that is not positive. Overlap: the product with the weights of one tile runs while
-// the weights of the next are made. Wide: see mma.cuh. Halves: 2 if a warpgroup has 128 rows, for which tiles come half as often.
-// Ahead: how many tiles are on their way.
+// General: 0, or 1 with dropout whose bits are there, or 2 with mask, other dropout or a scale that is not positive. Overlap: the product
+// with the weights of one tile runs while the weights of the next are made. Wide: see mma.cuh. Halves: 2 if a warpgroup has 128 rows, for
+// which tiles come half as often. Ahead: how many tiles are on their way.
 //
 // Float comes in parts (attention_parts.cuh) and has six products for one. The tensor cores cut off what sums can't hold instead of
 // rounding it, so the products of a tile are summed apart and then added.
@@ -114,12 +115,12 @@ template <bool Transposed, class T, int N> struct MaskTile {
 
 // Which of a thread's weights dropout keeps: bit n * 4 + e. One call of the generator makes the numbers of four columns 16 apart; where
 // rows are keys these belong to four warps, which then make a fourth each for all, by way of `exchange`: 512 bytes of shared memory.
-template <bool Transposed, class T, int N>
+template <bool Transposed, bool Bits, class T, int N>
 WISP_INLINE uint32_t kept_weights(const Visibility<T>& visible, int row, int column, uint32_t exchange = 0) {
     static_assert(N <= 8);
     const AttentionArguments& a = visible.a;
     uint32_t bits = 0;
-    if (a.kept) {
+    if (Bits || a.kept) {
         auto from = [&](int q, int k) { return uint64_t(visible.first + q * int64_t(a.keys) + k); };
         if constexpr (!Transposed) {
 #pragma unroll
@@ -133,21 +134,28 @@ WISP_INLINE uint32_t kept_weights(const Visibility<T>& visible, int row, int col
                 for (int n = 0; n < N; n++) bits |= (words[n / 4] >> (n % 4 * 8 + threadIdx.x % 4 * 2) & 3) << (n * 4 + 2 * half);
             }
         } else {
-            const int k = row + row_of(0);
+            // A thread reads the bits of a query or two, of the 16 keys of its warp; the others get theirs from it.
+            const int lane = threadIdx.x % 32, k = row + int(threadIdx.x) / 32 * 16;
+            uint32_t of_query[(N + 3) / 4] = {};
+#pragma unroll
+            for (int j = 0; j < (N + 3) / 4; j++) {
+                const int q = column + j * 32 + lane;
+                if (q >= a.queries || k >= a.keys) continue;
+                const uint64_t e = from(q, k);
+                const uint32_t* at = a.kept + e / 32;
+                of_query[j] = __funnelshift_r(at[0], at[1], uint32_t(e % 32));
+            }
 #pragma unroll
             for (int n = 0; n < N; n++)
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                    const int q = column + column_of(n, i);
-                    if (q >= a.queries || k >= a.keys) continue;
-                    const uint64_t e = from(q, k);
-                    const uint32_t* at = a.kept + e / 32;
-                    const uint32_t here = __funnelshift_r(at[0], at[1], uint32_t(e % 32));
+                    const uint32_t here = __shfl_sync(~0u, of_query[n / 4], n % 4 * 8 + lane % 4 * 2 + i) >> lane / 4;
                     bits |= (here & 1) << (n * 4 + i) | (here >> 8 & 1) << (n * 4 + 2 + i);
                 }
         }
         return bits;
     }
+    if constexpr (Bits) return bits;
     if constexpr (N == 8)
         if (a.keys % 64 == 0 && (!Transposed || blockDim.x == 128)) {
             const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -196,22 +204,21 @@ template <class T, int Rows, bool Aligned, int N> WISP_INLINE void store_sums(co
 }
 
 // What mask and dropout make of a tile; nothing unless General.
-template <bool Transposed, bool General, class T, int N> struct SeenTile {
-    MaskTile<Transposed, T, General ? N : 1> mask;
+template <bool Transposed, int General, class T, int N> struct SeenTile {
+    MaskTile<Transposed, T, General == 2 ? N : 1> mask;
     uint32_t kept = 0xffffffffu;
 
     WISP_INLINE void load(const Visibility<T>& visible, int row, int column, uint32_t exchange = 0) {
-        if constexpr (General) {
-            mask.load(visible, row, column);
-            if (visible.a.dropout) kept = kept_weights<Transposed, T, N>(visible, row, column, exchange);
-        }
+        if constexpr (General == 2) mask.load(visible, row, column);
+        if constexpr (General != 0)
+            if (General == 1 || visible.a.dropout) kept = kept_weights<Transposed, General == 1, T, N>(visible, row, column, exchange);
     }
     WISP_INLINE void apply(float (&s)[N][4], const AttentionArguments& a, float scale) const {
-        if constexpr (General) mask.apply(s, a, scale);
+        if constexpr (General == 2) mask.apply(s, a, scale);
     }
     WISP_INLINE void drop(float (&s)[N][4], const AttentionArguments& a) const {
-        if constexpr (General)
-            if (a.dropout) {
+        if constexpr (General != 0)
+            if (General == 1 || a.dropout) {
 #pragma unroll
                 for (int n = 0; n < N; n++)
 #pragma unroll
@@ -334,7 +341,7 @@ WISP_INLINE void store_soft_rows(const Soft& x, const AttentionArguments& a, con
     }
 }
 
-template <class T, int D, int Rows, int Columns, int Halves, int Blocks, int Ahead, bool Overlap, bool Wide, bool General, bool Aligned>
+template <class T, int D, int Rows, int Columns, int Halves, int Blocks, int Ahead, bool Overlap, bool Wide, int General, bool Aligned>
 __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(const __grid_constant__ AttentionArguments a) {
     using E = Engine<Wide>;
     using S = typename Parts<T>::Element;
@@ -352,7 +359,7 @@ __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(c
     tiles.start(begin);
 
     const Visibility<T> visible(a, b, h);
-    const float scale = float(a.scale) * log2_e<float>, to_base_2 = General ? 1.f : scale;
+    const float scale = float(a.scale) * log2_e<float>, to_base_2 = General == 2 ? 1.f : scale;
     SoftRows<E, T, D, N> half[Halves];
 #pragma unroll
     for (auto& x : half) x.clear();
@@ -472,7 +479,7 @@ WISP_INLINE void numbers_of_rows(const AttentionArguments& a, const QueryBlock<R
 }
 
 // The gradient of the queries; leaves the products of rows of grad and out for attention_backward_keys.
-template <class T, int D, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, bool General, bool Aligned>
+template <class T, int D, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, int General, bool Aligned>
 __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(const __grid_constant__ AttentionArguments a) {
     using E = Engine<Wide>;
     using S = typename Parts<T>::Element;
@@ -492,7 +499,7 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_queries(c
     tiles.start(0);
 
     const Visibility<T> visible(a, b, h);
-    const float scale = float(a.scale) * log2_e<float>, to_base_2 = General ? 1.f : scale;
+    const float scale = float(a.scale) * log2_e<float>, to_base_2 = General == 2 ? 1.f : scale;
     float lse[2], product[2];
     numbers_of_rows<T, Aligned>(a, block, lse, product);
     float sums[D / 8][4] = {};
@@ -605,7 +612,7 @@ template <int N> WISP_INLINE void weights_of_columns(float (&s)[N][4], uint32_t 
 }
 
 // Gradients of weights become those of scores, in d; the weights in s become what dropout makes of them.
-template <bool General, int N>
+template <int General, int N>
 WISP_INLINE void slopes_of_columns(float (&s)[N][4], float (&d)[N][4], uint32_t products, uint32_t kept, float keep_scale) {
     auto factor = [&](int n, int e) { return kept >> (n * 4 + e) & 1 ? keep_scale : 0.f; };
 #pragma unroll
@@ -614,14 +621,31 @@ WISP_INLINE void slopes_of_columns(float (&s)[N][4], float (&d)[N][4], uint32_t 
         asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(product[0]), "=f"(product[1]) : "r"(products + n * 32) : "memory");
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            d[n][e] = s[n][e] * ((General ? d[n][e] * factor(n, e) : d[n][e]) - product[e % 2]);
-            if constexpr (General) s[n][e] *= factor(n, e);
+            d[n][e] = s[n][e] * ((General != 0 ? d[n][e] * factor(n, e) : d[n][e]) - product[e % 2]);
+            if constexpr (General != 0) s[n][e] *= factor(n, e);
         }
     }
 }
 
+// The gradients of a warp's scores, 16 keys by K * 16 queries from q0 on, for attention_queries_of_slopes: 8 by 8 transposed at a time.
+template <int K>
+WISP_INLINE void keep_slopes(const uint32_t (&slopes)[1][K][4], const AttentionArguments& a, int64_t head, int q0, int k0) {
+    const int column = k0 / 16 + int(threadIdx.x) / 32, key = column * 16 + int(threadIdx.x) % 4 * 2;
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+        uint32_t x[4];
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(x[e]) : "r"(slopes[0][k][e % 2 * 2 + e / 2]));
+            const int left = a.keys - key - e / 2 * 8;  // keys that there are not have no gradient, but might have made infinities
+            if (left < 2) x[e] = left < 1 ? 0 : x[e] & 0xffff;
+        }
+        *a.slopes_of(head, q0 / 16 + k, column) = make_uint4(x[0], x[1], x[2], x[3]);
+    }
+}
+
 // The gradients of keys and values, `Slice` columns of them: scores are transposed, rows are keys.
-template <class T, int D, int Slice, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, bool General, bool Aligned>
+template <class T, int D, int Slice, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, int General, bool Aligned>
 __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(const __grid_constant__ AttentionArguments a) {
     using E = Engine<Wide>;
     using S = typename Parts<T>::Element;
@@ -644,10 +668,14 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
     if (all > 0) load(0);
     copies_end();
 
-    const float scale = float(a.scale) * log2_e<float>, to_base_2 = General ? 1.f : scale;
+    const float scale = float(a.scale) * log2_e<float>, to_base_2 = General == 2 ? 1.f : scale;
     float to_key[Slice / 8][4] = {}, to_value[Slice / 8][4] = {};
     Left<T, N> weights, slopes;
     int stage = 0, head = kh * a.share, q0 = first * Columns;
+    auto keep = [&] {
+        if constexpr (!apart)
+            if (a.slopes && slice == 0) keep_slopes(slopes, a, int64_t(b) * a.heads + head - a.first_head, q0, k0);
+    };
     for (int i = 0; i < all; i++) {
         copies_wait<Wide>();
         __syncthreads();
@@ -678,9 +706,10 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
             E::template wait<0>();
         }
         E::hold(d);
-        slopes_of_columns<General>(s, d, number + 4 * Columns, seen.kept, General && a.dropout ? float(a.keep_scale) : 1.f);
+        slopes_of_columns<General>(s, d, number + 4 * Columns, seen.kept, General != 0 && a.dropout ? float(a.keep_scale) : 1.f);
         if constexpr (Overlap) {
             pack_left<T>(d, slopes);
+            keep();  // while the product with the weights runs
             E::begin();
             E::template left_by_columns<T, D, true>(to_key, slopes, place.first + stage * place.tile, slice);
             E::end();
@@ -698,6 +727,7 @@ __global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(cons
             E::template left_by_columns<T, D, true>(to_key, slopes, place.first + stage * place.tile, slice);
             E::end();
             E::template wait<0>();
+            keep();
         }
         stage = place.next(stage);
         q0 += Columns;

@@ -25,6 +25,14 @@ struct AttentionArguments {
     int causal, mask_is_bool, dropout;
     void *pieces, *piece_logsumexp;  // of a forward pass whose keys are cut into gridDim.z pieces: results and logarithms of each
     const uint32_t* kept;            // bit e: whether dropout keeps element e of its stream; null: the kernels draw numbers themselves
+    uint4* slopes;                   // gradients of the scores, which the pass over keys leaves; null: they are made twice
+    int slope_rows, slope_columns;   // in blocks of 16 queries and 16 keys: (heads, rows, columns, 32 threads)
+    int first_head;                  // of a launch for some of the heads of all batches: those with memory for `slopes`
+
+    // A warp's block as the left operand of a product over keys; `head` counts from first_head.
+    WISP_INLINE uint4* slopes_of(int64_t head, int row, int column) const {
+        return slopes + ((head * slope_rows + row) * slope_columns + column) * 32 + threadIdx.x % 32;
+    }
 };
 
 // A block's share of a pass over queries: `Rows` of them, of one head, those that see most first.
@@ -32,9 +40,9 @@ template <int Rows> struct QueryBlock {
     int h, b, q0, limit;  // limit: where the keys that they see end
     int64_t row, piece;   // of the first among all rows of all heads, and of all pieces
     WISP_INLINE QueryBlock(const AttentionArguments& a)
-        : h(blockIdx.x % a.heads), b(blockIdx.x / a.heads), q0((gridDim.y - 1 - blockIdx.y) * Rows) {
+        : h((a.first_head + blockIdx.x) % a.heads), b((a.first_head + blockIdx.x) / a.heads), q0((gridDim.y - 1 - blockIdx.y) * Rows) {
         limit = a.causal ? min(a.keys, q0 + Rows) : a.keys;
-        row = int64_t(blockIdx.x) * a.queries + q0;
+        row = int64_t(a.first_head + blockIdx.x) * a.queries + q0;
         piece = int64_t(blockIdx.z) * gridDim.x * a.queries + row;
     }
     template <class T> WISP_INLINE T* own(const AttentionTensor& t) const { return t.at<T>(b, h) + q0 * t.row; }
@@ -47,8 +55,10 @@ template <int Rows> struct QueryBlock {
 // And of a pass over keys: `Rows` of them, of one of their heads.
 template <int Rows> struct KeyBlock {
     int h, b, k0;
-    WISP_INLINE KeyBlock(const AttentionArguments& a)
-        : h(blockIdx.x % (a.heads / a.share)), b(blockIdx.x / (a.heads / a.share)), k0(blockIdx.y * Rows) {}
+    WISP_INLINE KeyBlock(const AttentionArguments& a) : k0(blockIdx.y * Rows) {
+        const int head = a.first_head / a.share + int(blockIdx.x), heads = a.heads / a.share;
+        h = head % heads, b = head / heads;
+    }
     template <class T> WISP_INLINE T* own(const AttentionTensor& t) const { return t.at<T>(b, h) + k0 * t.row; }
 };
 

@@ -14,6 +14,14 @@ __global__ void __launch_bounds__(256) report_false(const Bool* good, int64_t n,
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i < n && !good[i]) report_error(report, message);
 }
+__global__ void __launch_bounds__(256) mark_classes(int64_t* out, const int64_t* x, int64_t n, int64_t classes, unsigned long long negative,
+                                                    unsigned long long too_large, Report* report) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= n) return;
+    if (x[i] < 0) report_error(report, negative);
+    else if (x[i] >= classes) report_error(report, too_large);
+    else out[i * classes + x[i]] = 1;
+}
 __global__ void __launch_bounds__(256) count_up(int64_t* out, int64_t n, int64_t first, int64_t step) {
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i < n) out[i] = first + i * step;

@@ -40,9 +40,26 @@ struct UniformFloat {
 struct ExponentialFloat {
     using Element = float;
     static constexpr int count = 4;
+    // As minus_two_log, in fused steps.
+    static WISP_INLINE float minus_log(float u) {
+        const uint32_t bits = bits_of(u) + (0x3f800000u - 0x3f3504f3u);
+        const float e = float_of(0x4b000000u | bits >> 23) - 8388735.f, f = float_of((bits & 0x007fffffu) + 0x3f3504f3u) - 1.f;
+        float p = 7.0376836292e-2f;
+        p = __fmaf_rn(p, f, -1.1514610310e-1f);
+        p = __fmaf_rn(p, f, 1.1676998740e-1f);
+        p = __fmaf_rn(p, f, -1.2420140846e-1f);
+        p = __fmaf_rn(p, f, 1.4249322787e-1f);
+        p = __fmaf_rn(p, f, -1.6668057665e-1f);
+        p = __fmaf_rn(p, f, 2.0000714765e-1f);
+        p = __fmaf_rn(p, f, -2.4999993993e-1f);
+        p = __fmaf_rn(p, f, 3.3333331174e-1f);
+        const float square = f * f;
+        const float y = __fmaf_rn(-0.5f, square, __fmaf_rn(p * f, square, e * -2.12194440e-4f));
+        return __fmaf_rn(e, -0.693359375f, -(f + y));
+    }
     static WISP_INLINE void make(const Words& w, float* out, double mean, double) {
         for (int i = 0; i < 4; i++) {  // the CPU's but for the last bit of the logarithm, which is quicker in fused steps
-            const float x = -::logf(unit_float(w.at[i]) + 0x1p-24f);
+            const float x = minus_log(unit_float(w.at[i]) + 0x1p-24f);
             out[i] = (x > 0x1p-25f ? x : 0x1p-25f) * float(mean);
         }
     }
@@ -85,15 +102,68 @@ struct NormalDouble {
     }
 };
 
+// The blocks of a thread are neighbours, so that it has four neighbouring elements for each word: of `Count` words, [word][neighbour].
+template <int Count> struct FourBlocks {
+    int64_t first;  // element, of the first word
+    uint64_t block;
+    WISP_INLINE FourBlocks() : block((uint64_t(blockIdx.x) * 256 + threadIdx.x) * 4) {
+        first = int64_t(block / 16 * (16 * Count) + block % 16);
+    }
+    WISP_INLINE Draw here(const Draw& draw) const {
+        return draw.moved ? Draw{draw.seed ^ draw.moved[0], draw.offset + draw.moved[1], nullptr} : Draw{draw.seed, draw.offset, nullptr};
+    }
+    template <class T> WISP_INLINE bool whole(const T* p, int64_t n) const {
+        return first + (Count - 1) * 16 + 4 <= n && reinterpret_cast<uint64_t>(p) % (4 * sizeof(T)) == 0;
+    }
+    template <class T> WISP_INLINE void load(const T* from, int64_t n, T (&to)[Count][4]) const {
+        const bool all = whole(from, n);
+#pragma unroll
+        for (int e = 0; e < Count; e++) {
+            const T* at = from + first + e * 16;
+            if (all) {
+                const Vector<T, 4> v = *reinterpret_cast<const Vector<T, 4>*>(at);
+#pragma unroll
+                for (int i = 0; i < 4; i++) to[e][i] = v.at[i];
+            } else {
+#pragma unroll
+                for (int i = 0; i < 4; i++) to[e][i] = first + e * 16 + i < n ? at[i] : T(0);
+            }
+        }
+    }
+    template <class T> WISP_INLINE void store(T* to, int64_t n, const T (&from)[Count][4]) const {
+        const bool all = whole(to, n);
+#pragma unroll
+        for (int e = 0; e < Count; e++) {
+            T* at = to + first + e * 16;
+            if (all) {
+                Vector<T, 4> v;
+#pragma unroll
+                for (int i = 0; i < 4; i++) v.at[i] = from[e][i];
+                *reinterpret_cast<Vector<T, 4>*>(at) = v;
+            } else {
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    if (first + e * 16 + i < n) at[i] = from[e][i];
+            }
+        }
+    }
+};
+
 template <class G> __global__ void __launch_bounds__(256)
     random_fill(typename G::Element* out, int64_t n, const Draw draw, double a, double b) {
-    const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * (16 * G::count) + block % 16;
-    if (first >= n) return;
-    typename G::Element made[G::count];
-    G::make(philox(draw, uint64_t(block)), made, a, b);
+    using E = typename G::Element;
+    const FourBlocks<G::count> blocks;
+    if (blocks.first >= n) return;
+    const Draw here = blocks.here(draw);
+    E made[G::count][4];
 #pragma unroll
-    for (int e = 0; e < G::count; e++)
-        if (first + e * 16 < n) out[first + e * 16] = made[e];
+    for (int i = 0; i < 4; i++) {
+        E own[G::count];
+        G::make(philox(here, blocks.block + i), own, a, b);
+#pragma unroll
+        for (int e = 0; e < G::count; e++) made[e][i] = own[e];
+    }
+    blocks.store(out, n, made);
 }
 
 // from + word * range / 2^32, as integers.
@@ -118,26 +188,32 @@ __global__ void __launch_bounds__(256) random_integers(int64_t* out, int64_t n, 
 template <class T> __global__ void __launch_bounds__(256)
     dropout(const T* x, T* y, int64_t n, const Draw draw, uint64_t threshold, double scale) {
     using C = compute<T>;
-    const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * 64 + block % 16;
-    if (first >= n) return;
-    T given[4];  // asked for before the numbers are made
+    const FourBlocks<4> blocks;
+    if (blocks.first >= n) return;
+    const Draw here = blocks.here(draw);
+    T given[4][4], made[4][4];
+    blocks.load(x, n, given);  // asked for before the numbers are made
 #pragma unroll
-    for (int e = 0; e < 4; e++) given[e] = first + e * 16 < n ? x[first + e * 16] : T(0);
-    const Words w = philox(draw, uint64_t(block));
+    for (int i = 0; i < 4; i++) {
+        const Words w = philox(here, blocks.block + i);
 #pragma unroll
-    for (int e = 0; e < 4; e++) {
-        const int64_t at = first + e * 16;
-        if (at < n) y[at] = convert<T>(uint64_t(w.at[e]) < threshold ? convert<C>(given[e]) * C(scale) : C(0));
+        for (int e = 0; e < 4; e++) made[e][i] = convert<T>(uint64_t(w.at[e]) < threshold ? convert<C>(given[e][i]) * C(scale) : C(0));
     }
+    blocks.store(y, n, made);
 }
 
 __global__ void __launch_bounds__(256) random_bernoulli(float* out, int64_t n, const Draw draw, uint64_t limit) {
-    const int64_t block = int64_t(blockIdx.x) * 256 + threadIdx.x, first = block / 16 * 64 + block % 16;
-    if (first >= n) return;
-    const Words w = philox(draw, uint64_t(block));
+    const FourBlocks<4> blocks;
+    if (blocks.first >= n) return;
+    const Draw here = blocks.here(draw);
+    float made[4][4];
 #pragma unroll
-    for (int e = 0; e < 4; e++)
-        if (first + e * 16 < n) out[first + e * 16] = uint64_t(w.at[e]) < limit ? 1.0f : 0.0f;
+    for (int i = 0; i < 4; i++) {
+        const Words w = philox(here, blocks.block + i);
+#pragma unroll
+        for (int e = 0; e < 4; e++) made[e][i] = uint64_t(w.at[e]) < limit ? 1.0f : 0.0f;
+    }
+    blocks.store(out, n, made);
 }
 
 #define WISP_SAMPLER inline

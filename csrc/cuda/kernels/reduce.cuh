@@ -89,6 +89,35 @@ template <int K, class A> struct Extreme {
         const A x = convert<A>(element);
         if (better(x, acc.value)) acc = {x, index};
     }
+    // Several at once, of rising places: the best of them first, and where it is only if it is better than what was seen.
+    template <class In, int V, class Place> static WISP_INLINE void add_all(Acc& acc, const Vector<In, V> (&x)[4], Place place) {
+        A best = convert<A>(x[0].at[0]);
+#pragma unroll
+        for (int i = 1; i < 4 * V; i++) {
+            const A y = convert<A>(x[i / V].at[i % V]);
+            if constexpr (!std::is_same_v<A, float>) best = better(y, best) ? y : best;
+            else if constexpr (K == k_max) asm("max.NaN.f32 %0, %0, %1;" : "+f"(best) : "f"(y));
+            else asm("min.NaN.f32 %0, %0, %1;" : "+f"(best) : "f"(y));
+        }
+        if (!better(best, acc.value)) return;
+        int first = 0;
+#pragma unroll
+        for (int i = 4 * V - 1; i >= 0; i--) {
+            const A y = convert<A>(x[i / V].at[i % V]);
+            if (!better(best, y)) first = i, acc.value = y;
+        }
+        acc.index = place(first / V) * V + first % V;
+    }
+    // Of the threads of a warp, in the first.
+    static WISP_INLINE Acc join_warp(Acc acc) {
+#pragma unroll
+        for (int by = 16; by > 0; by /= 2) {
+            using Word = std::conditional_t<std::is_integral_v<A>, long long, A>;
+            const A value = A(__shfl_down_sync(~0u, Word(acc.value), by));
+            acc = join(acc, {value, __shfl_down_sync(~0u, static_cast<long long>(acc.index), by)});
+        }
+        return acc;
+    }
     static WISP_INLINE Acc join(Acc a, Acc b) {
         if (better(a.value, b.value)) return a;
         if (better(b.value, a.value)) return b;
@@ -207,6 +236,7 @@ template <class R, class Out> WISP_INLINE void deliver(const ReduceLaunch& p, in
 template <int K, class A, int N, class In, class Out, int V> __global__ void __launch_bounds__(512) reduce_rows(const ReduceLaunch p) {
     using R = Reducer<K, A, N>;
     using Acc = typename R::Acc;
+    constexpr bool has_places = (K == k_max || K == k_min) && N == 0;
     extern __shared__ char shared[];
     Acc* accs = reinterpret_cast<Acc*>(shared) + threadIdx.y * blockDim.x;
     const int64_t output = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
@@ -224,10 +254,14 @@ template <int K, class A, int N, class In, class Out, int V> __global__ void __l
             Vector<In, V> x[4];
 #pragma unroll
             for (int u = 0; u < 4; u++) x[u] = unit(j + u * blockDim.x);
+            if constexpr (has_places) {
+                R::add_all(acc, x, [&](int u) { return j + u * blockDim.x; });
+            } else {
 #pragma unroll
-            for (int u = 0; u < 4; u++)
+                for (int u = 0; u < 4; u++)
 #pragma unroll
-                for (int i = 0; i < V; i++) R::add(acc, x[u].at[i], (j + u * blockDim.x) * V + i, p.parameter);
+                    for (int i = 0; i < V; i++) R::add(acc, x[u].at[i], (j + u * blockDim.x) * V + i, p.parameter);
+            }
         }
         for (; j < end; j += blockDim.x) {
             const auto x = unit(j);
@@ -235,6 +269,15 @@ template <int K, class A, int N, class In, class Out, int V> __global__ void __l
             for (int i = 0; i < V; i++) R::add(acc, x.at[i], j * V + i, p.parameter);
         }
     }
+    if constexpr (has_places)
+        if (blockDim.x >= 32) {
+            acc = R::join_warp(acc);
+            if (threadIdx.x % 32 == 0) accs[threadIdx.x / 32] = acc;
+            __syncthreads();
+            if (threadIdx.x > 0 || output >= p.outputs) return;
+            for (unsigned w = 1; w < blockDim.x / 32; w++) acc = R::join(acc, accs[w]);
+            return deliver<R, Out>(p, output, acc);
+        }
     accs[threadIdx.x] = acc;
     for (unsigned half = blockDim.x / 2; half > 0; half /= 2) {
         __syncthreads();

@@ -135,6 +135,94 @@ template <int Mode, int R> __global__ void __launch_bounds__(rnn_threads) rnn_ro
         }
 }
 
+// The sums over eight lanes of Columns numbers of each, which `number(i)` gives: a lane gets that of column lane % 8 * P / 8, where P is
+// the power of two that holds them. Half of what is left goes to the lane across, half comes from it.
+template <int Columns, class Number> WISP_INLINE float sum_of_column(Number number) {
+    static_assert(Columns <= 8);
+    constexpr int P = Columns <= 1 ? 1 : Columns <= 2 ? 2 : Columns <= 4 ? 4 : 8;
+    const int lane = threadIdx.x % 32;
+    float left[P];
+#pragma unroll
+    for (int i = 0; i < P; i++) left[i] = i < Columns ? number(i) : 0.f;
+#pragma unroll
+    for (int across = 4, half = P / 2; across > 0; across /= 2, half /= 2) {
+        if (half == 0) left[0] += __shfl_xor_sync(~0u, left[0], across);
+#pragma unroll
+        for (int i = 0; i < half; i++) {
+            const float low = left[i], high = left[i + half];
+            left[i] = (lane & across ? high : low) + __shfl_xor_sync(~0u, lane & across ? low : high, across);
+        }
+    }
+    return left[0];
+}
+
+// Forward with the whole weight in registers, for layers of N = 64 or 128: a block has one sequence, eight lanes have N / 64 of its units
+// with all gates, and of the numbers that these are made of each lane has an eighth.
+template <int Mode, int N> __global__ void __launch_bounds__(rnn_threads) rnn_units_forward(const RnnRows p) {
+    constexpr int parts = Mode == rnn_lstm ? 4 : Mode == rnn_gru ? 3 : 1, units = N / 64, depth = N / 8, columns = parts * units;
+    constexpr int spread = columns <= 1 ? 8 : columns <= 2 ? 4 : columns <= 4 ? 2 : 1;  // lanes for a column
+    __shared__ __align__(16) float states[2][N];
+    const int lane = threadIdx.x % 8, first = int(threadIdx.x) / 8 * units, unit = first + lane % units, sequence = blockIdx.x;
+    const bool writes = lane < units;
+    float weight[columns][depth], x[parts], next[parts], bias[parts];
+#pragma unroll
+    for (int i = 0; i < depth; i++)
+#pragma unroll
+        for (int c = 0; c < columns; c++)
+            weight[c][i] = p.weight[(i / 4 * 32 + lane * 4 + i % 4) * p.gates + c / units * N + first + c % units];
+    auto row_of = [&](int t) { return int64_t(p.reverse ? p.steps - 1 - t : t) * p.batch + sequence; };
+    auto fetch = [&](int t) {
+#pragma unroll
+        for (int g = 0; g < parts; g++) next[g] = t < p.steps ? p.x[row_of(t) * p.gates + g * N + unit] : 0.f;
+    };
+#pragma unroll
+    for (int g = 0; g < parts; g++) bias[g] = Mode == rnn_gru && p.bias ? p.bias[g * N + unit] : 0.f;
+    float state = p.h[int64_t(sequence) * N + unit], cell = Mode == rnn_lstm ? p.c[int64_t(sequence) * N + unit] : 0.f;
+    if (writes) states[0][unit] = state;
+    fetch(0);
+    for (int t = 0; t < p.steps; t++) {
+#pragma unroll
+        for (int g = 0; g < parts; g++) x[g] = next[g];
+        __syncthreads();
+        fetch(t + 1);
+        float sums[columns] = {};
+#pragma unroll
+        for (int i = 0; i < depth; i += 4) {
+            const Vector<float, 4> before = *reinterpret_cast<const Vector<float, 4>*>(&states[t % 2][i * 8 + lane * 4]);
+#pragma unroll
+            for (int k = 0; k < 4; k++)
+#pragma unroll
+                for (int c = 0; c < columns; c++) sums[c] += before.at[k] * weight[c][i + k];
+        }
+        const float mine = sum_of_column<columns>([&](int c) { return sums[c]; });
+        auto total = [&](int gate) {
+            return __shfl_sync(~0u, mine, int(threadIdx.x) % 32 / 8 * 8 + (gate * units + lane % units) * spread) + bias[gate];
+        };
+        const int64_t row = row_of(t);
+        if constexpr (Mode == rnn_lstm) {
+            const float i = squash(x[0] + total(0)), f = squash(x[1] + total(1)), fresh = bend(x[2] + total(2)),
+                        o = squash(x[3] + total(3));
+            cell = f * cell + i * fresh;
+            state = o * bend(cell);
+            float* kept = p.kept + row * 4 * N + unit;
+            if (writes) kept[0] = i, kept[N] = f, kept[2 * N] = fresh, kept[3 * N] = o, p.cells[row * N + unit] = cell;
+        } else if constexpr (Mode == rnn_gru) {
+            const float reset = squash(x[0] + total(0)), update = squash(x[1] + total(1)), last = total(2),
+                        fresh = bend(x[2] + reset * last);
+            state = fresh + update * (state - fresh);
+            float* kept = p.kept + row * 4 * N + unit;
+            if (writes) kept[0] = reset, kept[N] = update, kept[2 * N] = fresh, kept[3 * N] = last;
+        } else {
+            const float y = x[0] + total(0);
+            state = p.relu ? (y < 0.f ? 0.f : y) : bend(y);
+        }
+        if (writes) p.out[row * N + unit] = states[(t + 1) % 2][unit] = state;
+    }
+    if (!writes) return;
+    p.h[int64_t(sequence) * N + unit] = state;
+    if (Mode == rnn_lstm) p.c[int64_t(sequence) * N + unit] = cell;
+}
+
 template <int Mode, int R> __global__ void __launch_bounds__(rnn_threads) rnn_rows_backward(const RnnRows p) {
     extern __shared__ __align__(16) float shared[];
     constexpr int parts = Mode == rnn_plain ? 1 : 4;

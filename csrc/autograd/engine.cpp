@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <atomic>
 #include <unordered_map>
 #include <vector>
 
@@ -31,6 +30,7 @@ struct Task {
     std::vector<Ref> callbacks;  // called when the run has ended; in the outermost run of a thread alone
     Task* outer = nullptr;       // the run whose hook or node started this one
     int64_t number = 0;
+    int64_t batch = 0;  // > 0: every gradient of the run is this many, along its first dimension
 
     ~Task() {
         for (NodePtr& n : nodes)
@@ -68,7 +68,7 @@ struct Task {
 namespace {
 
 thread_local Task* current = nullptr;
-std::atomic<int64_t> runs = 0;
+int64_t runs = 0;  // counted with the interpreter lock held
 
 // Makes a run the innermost one of its thread, for as long as it lasts.
 struct Running {
@@ -159,12 +159,8 @@ void retain_grads(Node& node, Small<Tensor, 1>& grads) {
     }
 }
 
-void run_node(Task& task, Node& node) {
-    NodeState& state = *task.find(&node);
-    Small<Tensor, 1> grads = std::move(state.buffer);
-    state.buffer = {};
-    grads.resize(std::max<int64_t>(node.outputs.size(), 1));
-
+// Hooks of the tensors whose gradients arrived, and those that keep their gradient.
+[[gnu::always_inline]] inline void run_hooks_of_tensors(Node& node, Small<Tensor, 1>& grads) {
     if (node.variable) {
         if (TensorExtra* e = node.variable->extra; e && e->hooks && grads[0]) run_tensor_hooks(e->hooks, grads[0], node);
     } else if (node.hooks) {
@@ -172,6 +168,78 @@ void run_node(Task& task, Node& node) {
             if (grads[h.output]) run_tensor_hooks(h.hooks, grads[h.output], node);
     }
     if (node.hooks && !node.hooks->retain_grad.empty()) retain_grads(node, grads);
+}
+
+// Calls f with the gradients of each run of a batch, which f may change; -> those of all runs again.
+template <class F> [[gnu::noinline, gnu::cold]] void each_of_batch(int64_t batch, Small<Tensor, 1>& grads, F&& f) {
+    std::vector<TensorList> columns;
+    for (int64_t i = 0; i < batch; i++) {
+        Small<Tensor, 1> row;
+        for (const Tensor& g : grads) row.push_back(g ? select(g, 0, i) : Tensor());
+        f(row);
+        columns.resize(size_t(row.size()));
+        for (int64_t k = 0; k < row.size(); k++)
+            columns[size_t(k)].push_back(is_sparse(row[k]) ? call_sparse("to_dense", {row[k]}) : row[k]);
+    }
+    grads.resize(int64_t(columns.size()));
+    for (int64_t k = 0; k < grads.size(); k++) {
+        const TensorList& column = columns[size_t(k)];
+        const auto some = std::find_if(column.begin(), column.end(), [](const Tensor& t) { return t.defined(); });
+        TensorList full;
+        if (some != column.end())
+            for (const Tensor& t : column) full.push_back(t ? t : zeros_like(*some));
+        grads[k] = full.empty() ? Tensor() : stack(full, 0);
+    }
+}
+
+// The gradients of the inputs, each for itself: the node does not work on batches.
+[[gnu::noinline, gnu::cold]] void apply_one_by_one(Task& task, Node& node, Small<Tensor, 1>& grads, TensorList& results,
+                                                   const bool* wanted) {
+    const int64_t n = results.size();
+    each_of_batch(task.batch, grads, [&](Small<Tensor, 1>& row) {
+        TensorList made;
+        made.resize(n);
+        Small<Tensor, 1> incoming = row;
+        Backward bw{node, row.data(), made.data(), task.create_graph, wanted};
+        node.apply(bw);
+        if (node.hooks && node.hooks->post_hooks) run_post_hooks(node, made.data(), n, incoming);
+        row.resize(n);
+        for (int64_t i = 0; i < n; i++) {
+            const Edge& e = node.next[i];
+            row[i] = made[i] && e.node ? fit_gradient(made[i], e.node->outputs[e.number], node, i) : Tensor();
+        }
+    });
+    for (int64_t i = 0; i < n; i++) results[i] = grads[i];
+}
+
+bool takes_batch(const Backward& bw) {
+    if (bw.node.hooks && bw.node.hooks->post_hooks) return false;
+    for (int64_t i = 0; i < bw.node.next.size(); i++)
+        if (bw.needs(int(i)) && (i > 7 || !(bw.node.batched_edges >> i & 1))) return false;
+    return true;
+}
+
+// The gradient of the node's one input as far as it has arrived, if nobody else sees it and it may be added to.
+[[gnu::noinline]] Tensor* arrived_before(Task& task, Node& node, const Tensor& g) {
+    const Edge& e = node.next[0];
+    NodeState& s = *task.find(e.node.get());
+    if (task.create_graph || task.batch || noting || node.hooks || anomaly_enabled() || e.number >= uint32_t(s.buffer.size()))
+        return nullptr;
+    Tensor& slot = s.buffer[e.number];
+    if (!slot || is_wrapper(slot) || is_sparse(slot) || is_wrapper(g) || is_sparse(g) || slot.dtype() != g.dtype()) return nullptr;
+    return slot.exclusively_owned() && slot.is_contiguous() && slot.device() == g.device() ? &slot : nullptr;
+}
+
+void run_node(Task& task, Node& node) {
+    NodeState& state = *task.find(&node);
+    Small<Tensor, 1> grads = std::move(state.buffer);
+    state.buffer = {};
+    grads.resize(std::max<int64_t>(node.outputs.size(), 1));
+
+    if (!task.batch) [[likely]]
+        run_hooks_of_tensors(node, grads);
+    else if (node.hooks || (node.variable && node.variable->extra && node.variable->extra->hooks))
+        each_of_batch(task.batch, grads, [&](Small<Tensor, 1>& row) { run_hooks_of_tensors(node, row); });
 
     bool execute = true, captured = false;
     bool wanted_few[16];
@@ -197,7 +265,10 @@ void run_node(Task& task, Node& node) {
         wanted = flags;
     }
     // Hooks of tensors run wherever a gradient arrives, those of a node only before it works.
-    if (node.hooks && node.hooks->pre_hooks && (execute || (captured && task.accumulate))) run_pre_hooks(node, grads);
+    if (node.hooks && node.hooks->pre_hooks && (execute || (captured && task.accumulate))) {
+        if (task.batch) each_of_batch(task.batch, grads, [&](Small<Tensor, 1>& row) { run_pre_hooks(node, row); });
+        else run_pre_hooks(node, grads);
+    }
     Small<Tensor, 1> seen;  // a leaf may take its gradient away before hooks see it
     if (node.variable && node.hooks && node.hooks->post_hooks) seen = grads;
 
@@ -212,7 +283,8 @@ void run_node(Task& task, Node& node) {
     OnDevice on(device);
     if (execute && (any || node.context)) {
         results.resize(n);
-        Backward bw{node, grads.data(), results.data(), task.create_graph, wanted};
+        Backward bw{node, grads.data(), results.data(), task.create_graph, wanted, task.batch};
+        if (node.adds_part && node.next[0].node) bw.arrived = arrived_before(task, node, grads[0]);
         Profiled profiled;
         if (profiling) [[unlikely]] {
             std::vector<PyObject*> arguments;
@@ -221,12 +293,16 @@ void run_node(Task& task, Node& node) {
                            int64_t(node.sequence & INT64_MAX));
         }
         try {
-            node.apply(bw);
+            if (task.batch && !takes_batch(bw)) [[unlikely]]
+                apply_one_by_one(task, node, grads, results, wanted);
+            else if (wrapper_classes && !node.context && !node.variable && std::any_of(grads.begin(), grads.end(), is_wrapper)) [[unlikely]]
+                call_wrapped_backward(bw);
+            else node.apply(bw);
         } catch (...) {
             if (anomaly_enabled()) explain_failure(node);
             throw;
         }
-        if (node.hooks && node.hooks->post_hooks) run_post_hooks(node, results.data(), n, seen.empty() ? grads : seen);
+        if (node.hooks && node.hooks->post_hooks && !task.batch) run_post_hooks(node, results.data(), n, seen.empty() ? grads : seen);
         if (anomaly_checks_nan()) check_for_nan(node, results.data(), n);
         if (!task.retain_graph) {
             release_saved(node);
@@ -243,7 +319,7 @@ void run_node(Task& task, Node& node) {
         NodeState& s = *task.find(next);
         if (results[i] && (!task.selective || s.needed)) {
             const uint32_t number = node.next[i].number;
-            Tensor g = fit_gradient(results[i], next->outputs[number], node, i);
+            Tensor g = fit_gradient(results[i], next->outputs[number], node, i, task.batch);
             results[i] = Tensor();
             deliver(task, s, *next, number, std::move(g));
         }
@@ -265,8 +341,9 @@ void run(Task& task, const Small<Edge, 2>& roots, TensorList& grads) {
     while (!task.heap.empty()) run_node(task, *task.pop());
 }
 
-Tensor starting_gradient(const Tensor& root, const Tensor& given) {
-    if (is_sparse(given)) return starting_gradient(root, call_sparse("to_dense", {given}));
+Tensor starting_gradient(const Tensor& root, const Tensor& given, bool batched) {
+    if (batched) return given.dtype() == root.dtype() ? given : to(given, root.dtype());  // Python has looked at the shapes
+    if (is_sparse(given)) return starting_gradient(root, call_sparse("to_dense", {given}), false);
     if (given) {
         if (!(given.sizes() == root.sizes()))
             throw RuntimeError("Mismatch in shape: grad_output has a shape of ", given.sizes(), " and output has a shape of ", root.sizes(),
@@ -295,12 +372,34 @@ Tensor starting_gradient(const Tensor& root, const Tensor& given) {
 
 }  // namespace
 
-Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, int64_t index) {
+Dims Backward::with_batch(const Dims& sizes) const {
+    Dims all{batch};
+    for (int64_t n : sizes) all.push_back(n);
+    return all;
+}
+
+bool Backward::add_part(const Layout& part) {
+    if (!arrived) return false;
+    Layout place = part;
+    place.offset += arrived->offset();
+    add_(alias(*arrived, std::move(place)), grad());
+    return true;
+}
+
+// Sums what the operands of an operator were broadcast to, in each gradient of a batch.
+[[gnu::noinline, gnu::cold]] static Tensor fit_batch(const Tensor& g, const OutputInfo& info, int64_t batch) {
+    Dims own{batch}, beside{batch};
+    for (int64_t i = info.sizes.size() + 1; i < g.dim(); i++) beside.push_back(1);
+    for (int64_t n : info.sizes) own.push_back(n), beside.push_back(n);
+    return g.sizes() == own ? g : reshape(sum_to_size(g, beside), own);
+}
+
+Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, int64_t index, int64_t batch) {
     if (is_wrapper(g)) return g;
     if (is_sparse(g))
         return g.sizes() == info.sizes && g.dtype() == info.dtype ? g : fit_gradient(call_sparse("to_dense", {g}), info, from, index);
-    Tensor r = g;
-    if (!(r.sizes() == info.sizes)) {
+    Tensor r = batch ? fit_batch(g, info, batch) : g;
+    if (!batch && !(r.sizes() == info.sizes)) {
         if (!is_expandable(info.sizes, r.sizes()))
             throw RuntimeError("Function ", from.name, " returned an invalid gradient at index ", index, " - got ", r.sizes(),
                                " but expected shape compatible with ", info.sizes);
@@ -316,7 +415,7 @@ Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, i
 }
 
 const Tensor& Backward::grad(int i) {
-    if (!grads[i]) grads[i] = zeros(node.outputs[i].sizes, node.outputs[i].dtype);
+    if (!grads[i]) grads[i] = zeros(batch ? with_batch(node.outputs[i].sizes) : node.outputs[i].sizes, node.outputs[i].dtype);
     return grads[i];
 }
 
@@ -414,9 +513,14 @@ void set_copy_slices_backward(Node& node, const Tensor& base, const Layout& view
     };
     set_closure(node, [g = Geometry{base.layout(), view}](Backward& bw) {
         Node& inner = *bw.node.inner;
-        Tensor result = empty_strided(g.base.sizes, g.base.strides, bw.grad().dtype());
-        copy_(result, bw.grad());
-        Tensor slice = as_strided(result, g.view.sizes, g.view.strides, g.view.offset - g.base.offset);
+        const Tensor& given = bw.grad();
+        // The gradient goes on with the written part changed. If nobody else sees it, it needs no copy: many writes to parts of a large
+        // tensor do not cost its size each.
+        const bool ours = !bw.create_graph && !noting && !bw.node.hooks && !is_wrapper(given) && given.exclusively_owned() &&
+                          given.strides() == g.base.strides;
+        Tensor result = ours ? given : empty_strided(g.base.sizes, g.base.strides, given.dtype());
+        if (!ours) copy_(result, given);
+        Tensor slice = as_strided(result, g.view.sizes, g.view.strides, g.view.offset - g.base.offset + result.offset());
         Small<Tensor, 1> grads{clone(slice)};
         TensorList results;
         results.resize(inner.next.size());
@@ -445,6 +549,7 @@ TensorList run_backward(const BackwardRequest& request) {
     // Tangents of the gradients need formulas that can be differentiated.
     const bool forward = forward_visible();
     Task task{request.create_graph || forward, request.retain_graph, request.accumulate, !request.inputs.empty(), {}, {}, {}, {}, {}};
+    task.batch = request.batch;
     Running running(task);
     Small<Edge, 2> roots;
     TensorList grads;
@@ -454,7 +559,7 @@ TensorList run_backward(const BackwardRequest& request) {
         if (!e.node)
             throw RuntimeError("element ", i, " of tensors does not require grad and does not have a grad_fn: ", why_no_history(root));
         roots.push_back(std::move(e));
-        grads.push_back(starting_gradient(root, request.grads.empty() ? Tensor() : request.grads[i]));
+        grads.push_back(starting_gradient(root, request.grads.empty() ? Tensor() : request.grads[i], request.batch));
     }
     GradMode mode(request.create_graph ? grad_on : forward ? grad_forward : grad_off);
     find_dependencies(task, roots);

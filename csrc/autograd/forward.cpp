@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "../ops/ops.h"
+#include "../ops/wrapper.h"
 #include "engine.h"
 
 namespace wisp {
@@ -198,7 +199,8 @@ Tensor elementwise_product(Node& node, const Inputs& in, const Tensor& result, i
         if (!gradients[i]) continue;
         Tensor g = to(gradients[i], result.dtype());
         if (!(g.sizes() == result.sizes())) g = expand(g, result.sizes());
-        sum = sum ? add(sum, g) : g;
+        if (sum && !further && sum.exclusively_owned()) add_(sum, g);
+        else sum = sum ? add(sum, g) : g;
     }
     return sum;
 }
@@ -311,6 +313,7 @@ int64_t hide_tangents(int64_t level) { return std::exchange(limit, level); }
 
 // The same values, as another point of the graph.
 static Tensor same(const Tensor& t) {
+    if (is_wrapper(t)) return call_wrapper("view_as", {t, t});
     Tensor r = alias(t);
     if (needs_grad(t)) record(r, "ViewBackward0", {t}, {}, [](Backward& bw) { bw.set(0, bw.grad()); });
     return r;
@@ -331,7 +334,7 @@ Tensor make_dual(const Tensor& primal, const Tensor& tangent, int64_t level) {
                            " is not supported.");
     Tensor dual = same(primal);
     Below below(level);
-    set_tangent(dual, level, to(tangent, primal.dtype()));
+    set_tangent(dual, level, is_wrapper(tangent) ? tangent : to(tangent, primal.dtype()));
     return dual;
 }
 

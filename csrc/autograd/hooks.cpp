@@ -89,8 +89,15 @@ void pack_saved(Saved& s) {
     Tensor seen = s.output >= 0 ? s.tensor : detach(s.tensor);
     seen->requires_grad = false;
     GradMode off(false);
+    const uint32_t version = seen.version();
     PyObject* packed = PyObject_CallOneArg(h.pack, seen.object());
     if (!packed) throw PythonError();
+    if (seen.version() != version) {
+        Py_DECREF(packed);
+        throw RuntimeError(
+            "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be modified by "
+            "in-place operations as this can lead to unexpected side-effects.");
+    }
     s.packed = packed;
     s.unpack = h.unpack;
     Py_INCREF(h.unpack);

@@ -80,6 +80,8 @@ static Node* bare_node(const char* name) {
     n->inner = nullptr;
     n->released = false;
     n->forward = forward_depth > 0;
+    n->batched_edges = 0;
+    n->adds_part = false;
     n->task = nullptr;
     n->source_code = nullptr;
     n->source_offset = 0;
@@ -273,10 +275,34 @@ static Node* accumulator_of(const Tensor& t) {
     return n;
 }
 
+// A view that has no place in the graph of its base cannot be written to, nor used after the base was written to (`since`).
+static void refuse_view(const Tensor& view, const char* name, bool since) {
+    if (view->view_kind != view_no_grad && view->view_kind != view_multi_output) return;
+    const char* const what = since ? "its base or another view of its base has been modified inplace" : "is being modified inplace";
+    const std::string which =
+        view->grad_fn
+            ? str("Output ", view->output_number, " of ", forward_name(view->grad_fn->name), " is a view and ", what, ".")
+            // only in inference mode a view without a history requires a gradient
+            : str("A view was created in ", view->requires_grad ? "inference" : "no_grad", " mode and ", what, " with grad mode enabled.");
+    if (view->view_kind == view_multi_output)
+        throw RuntimeError(
+            which,
+            " This view is the output of a function that returns multiple views. Such functions do not allow the output views "
+            "to be modified inplace. You should replace the inplace operation by an out-of-place one. (",
+            name, " on shape ", view.sizes(), ")");
+    throw RuntimeError(
+        which,
+        " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
+        "the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both "
+        "outside (if you want the inplace to be tracked). (",
+        name, " on shape ", view.sizes(), ")");
+}
+
 Node* grad_fn_of(const Tensor& t) {
     if (t->base && t->view_version != t.version() && t->base->dtype == t->dtype) {
         Tensor base = Tensor::borrow(t->base);
         if (base.in_graph()) {
+            if (grad_mode == grad_on && t->view_kind == view_no_grad) refuse_view(t, "a view", true);
             // The base was written to since: this view's history is the base's, seen through its layout.
             NodePtr n = NodePtr::steal(new_node("AsStridedBackward0"));
             add_input(*n, base);
@@ -413,6 +439,8 @@ Tensor make_view(const Tensor& t, Layout layout, ViewKind kind) {
     v->view_kind = kind != view_plain ? kind : grad_mode != grad_on ? view_no_grad : t->base ? t->view_kind : view_plain;
     v->view_version = t.version();
     v->inference = t->inference;
+    if (inference_mode && !t->inference && t.in_graph())
+        v->requires_grad = true;  // as PyTorch has it: a leaf, which may not be written to later
     track(v.get());
     return v;
 }
@@ -429,6 +457,7 @@ void check_inplace(const Tensor& self, const char* name, bool recording, bool on
                     name, " on a tensor of shape ", self.sizes(), " with strides ", self.strides(), ")");
     }
     if (grad_mode != grad_on) return;
+    if (self->requires_grad && !self->grad_fn && self->base) refuse_view(self, name, false);
     if (self->requires_grad && !self->grad_fn)
         throw RuntimeError("a leaf Variable that requires grad is being used in an in-place operation. (", name,
                            ") "
@@ -441,25 +470,8 @@ void check_inplace(const Tensor& self, const char* name, bool recording, bool on
     if (!self->base) return;
     Tensor base = Tensor::borrow(self->base);
     if (!recording && !base.in_graph()) return;
-    const std::string what =
-        self->grad_fn
-            ? str("Output ", self->output_number, " of ", forward_name(self->grad_fn->name), " is a view and is being modified inplace.")
-        : self->inference ? str("A view was created in inference mode and is being modified inplace with grad mode enabled.")
-                          : str("A view was created in no_grad mode and is being modified inplace with grad mode enabled.");
+    refuse_view(self, name, false);
     switch (self->view_kind) {
-    case view_multi_output:
-        throw RuntimeError(
-            what,
-            " This view is the output of a function that returns multiple views. Such functions do not allow the output views "
-            "to be modified inplace. You should replace the inplace operation by an out-of-place one. (",
-            name, " on shape ", self.sizes(), ")");
-    case view_no_grad:
-        throw RuntimeError(
-            what,
-            " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
-            "the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both "
-            "outside (if you want the inplace to be tracked). (",
-            name, " on shape ", self.sizes(), ")");
     case view_other_dtype:
         throw RuntimeError(name, ": a view of shape ", self.sizes(), " has another dtype than its base; write to the base instead.");
     default: break;

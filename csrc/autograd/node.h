@@ -128,8 +128,10 @@ struct Node {
     Node* inner;             // strong, of a CopySlices node: the node of the in-place operator
     PyObject* source_code;   // code object of the forward line, with the instruction's offset
     int source_offset;
-    bool released;  // saved tensors were freed by a backward pass
-    bool forward;   // recorded in forward mode: tangents of its results are wanted
+    bool released;          // saved tensors were freed by a backward pass
+    bool forward;           // recorded in forward mode: tangents of its results are wanted
+    uint8_t batched_edges;  // bits of the inputs whose gradients `apply` also makes for a batch of incoming ones; see BatchedClosure
+    bool adds_part;         // its closure may add to the gradient of its one input: see Backward::add_part
     Small<Edge, 3> next;
     Small<Saved, 3> saved;
     Small<OutputInfo, 1> outputs;
@@ -147,13 +149,27 @@ struct Backward {
     Tensor* results;  // outgoing, one per recorded input
     bool create_graph;
     const bool* wanted;  // null: every input with an edge
+    int64_t batch = 0;   // > 0: the incoming gradients are this many, along a further first dimension
 
     bool has_grad(int i = 0) const { return grads[i].defined(); }
     const Tensor& grad(int i = 0);  // zeros where no gradient arrived
     bool needs(int i) const { return node.next[i].node && (!wanted || wanted[i]); }
     Tensor saved(int i) const;  // checks that it was not changed in place
     void set(int i, Tensor t) { results[i] = std::move(t); }
+    // For closures that are Batched: where the dimensions of the operator begin, and sizes with the batch in front.
+    int64_t first_dim() const { return batch ? 1 : 0; }
+    Dims with_batch(const Dims& sizes) const;
+    // For closures with `adds_part`, whose gradient is `part` of one that is zero elsewhere: adds it to what has arrived of the input's
+    // gradient already, if that can be written to, so that many parts of a large tensor do not cost its size each. False: not done.
+    bool add_part(const Layout& part);
+    Tensor* arrived = nullptr;
 };
+
+// A closure that takes a batch of gradients at once, for the inputs whose bits are in `edges`. Any other gets them one by one.
+template <uint8_t edges, class F> struct BatchedClosure : F {
+    static constexpr uint8_t batched_edges = edges;
+};
+template <uint8_t edges, class F> BatchedClosure<edges, F> batched(F&& f) { return {std::forward<F>(f)}; }
 
 // --- modes, per thread ---
 // grad_forward: somebody said no_grad() in forward mode; operators are recorded for their tangents, and then forgotten.
@@ -190,6 +206,8 @@ void set_history(const Tensor& t, Node* node, uint32_t output);  // takes a new 
 
 template <class F> void set_closure(Node& node, F&& f) {
     using Closure = std::decay_t<F>;
+    if constexpr (requires { Closure::batched_edges; }) node.batched_edges = Closure::batched_edges;
+    if constexpr (requires { Closure::adds_part; }) node.adds_part = Closure::adds_part;
     if constexpr (sizeof(Closure) <= sizeof(Node::closure)) {
         new (node.closure) Closure(std::forward<F>(f));
         node.apply = [](Backward& bw) { (*reinterpret_cast<Closure*>(bw.node.closure))(bw); };
@@ -283,6 +301,7 @@ struct BackwardRequest {
     TensorList roots, grads;  // grads may be undefined for scalars
     bool retain_graph = false, create_graph = false, accumulate = true, allow_unused = false;
     TensorList inputs;  // empty: all leaves
+    int64_t batch = 0;  // > 0: every one of `grads` is a batch of as many, along its first dimension, and so are the results
 };
 TensorList run_backward(const BackwardRequest& request);  // gradients of the inputs unless accumulate
 // For hooks: the number of this thread's innermost run (-1 outside of one), and whether that run executes a node.
@@ -315,7 +334,7 @@ NodeHooks& hooks_of(Node& node);
 std::string source_of(const Node& node);  // "file.py:12", or ""
 
 // Sums and casts g to what `info` asks for; RuntimeError if it doesn't fit.
-Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, int64_t index);
+Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, int64_t index, int64_t batch = 0);
 
 // For core/tensor.cpp and the Python types.
 void init_tensor_fields(TensorObject* o);

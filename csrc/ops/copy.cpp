@@ -320,7 +320,7 @@ static Tensor to_all(const Tensor& t, std::optional<Device> device, std::optiona
 }
 
 template <DType dtype> static Tensor cast(const Tensor& t, std::optional<MemoryFormat> format) {
-    return to_all(t, {}, dtype, false, false, format);
+    return format ? to_all(t, {}, dtype, false, false, format) : to(t, dtype);
 }
 
 Tensor pinned(const Tensor& t) {
@@ -570,7 +570,7 @@ static const Operators operators = {
      function | keeps_memory | any_device},
     {"resize_(Tensor input, int... size, *, format? memory_format=None)",
      [](const Tensor& t, Dims sizes, std::optional<MemoryFormat> format) {
-         if (t.requires_grad()) throw RuntimeError("cannot resize variables that require grad");
+         if (t.requires_grad() && !inference_mode_enabled()) throw RuntimeError("cannot resize variables that require grad");
          if (format == MemoryFormat::preserve) throw RuntimeError("Unsupported memory format", " preserve_format");
          const bool open = !format || *format == MemoryFormat::contiguous;
          if (t.sizes() == sizes && open) return t;

@@ -1,7 +1,9 @@
 // Making tensors: zeros, ones, full, empty, arange, linspace, logspace, eye, their _like and new_ forms, complex.
 #include <cmath>
+#include <type_traits>
 
 #include "../autograd/whole.h"
+#include "../core/threads.h"
 #include "../kernels/index.h"
 #include "../python/registry.h"
 #include "format.h"
@@ -111,13 +113,17 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
         kernels::index().count_up(t.device_data<int64_t>(), n, first, k);
         return t;
     }
-    Tensor wide = empty({n}, is_integral(d) ? DType::i64 : DType::f64);
-    for (int64_t i = 0; i < n; i++) {
-        if (is_integral(d)) wide.data<int64_t>()[i] = start.to_int() + i * step.to_int();
-        else if (d == DType::f32)
-            wide.data<double>()[i] =
-                double(float(a) + float(s) * float(i) == float(a + s * double(i)) ? a + s * double(i) : a + s * double(i));
-        else wide.data<double>()[i] = a + s * double(i);
+    Tensor wide = empty({n}, is_integral(d) ? DType::i64 : d == DType::f32 ? d : DType::f64);
+    if (is_integral(d)) {
+        kernels::index().count_up(wide.data<int64_t>(), n, start.to_int(), step.to_int());
+    } else {
+        auto count = [&](auto* out) {
+            parallel_for(n, 1 << 16, [=](int64_t begin, int64_t end) {
+                for (int64_t i = begin; i < end; i++) out[i] = std::remove_pointer_t<decltype(out)>(a + s * double(i));
+            });
+        };
+        if (d == DType::f32) count(wide.data<float>());
+        else count(wide.data<double>());
     }
     return finish(to(wide, d), requires_grad);
 }

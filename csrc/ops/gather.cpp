@@ -544,7 +544,10 @@ static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::option
         check_gather("gather", from, dim, index, Tensor(), true);
         return gather_values(from, dim, index, true);
     }
-    const Tensor at = where(lt(indices, Scalar(0)), add(indices, Scalar(x.dim() ? x.size(dim) : 1)), indices);
+    const auto first_out_of_range = kernels::index().first_out_of_range;
+    const bool plain = first_out_of_range && indices.is_contiguous() && x.dim() &&  // nothing counts from the end
+                       first_out_of_range(indices.device_data<int64_t>(), indices.numel(), x.size(dim), false) < 0;
+    const Tensor at = plain ? indices : where(lt(indices, Scalar(0)), add(indices, Scalar(x.dim() ? x.size(dim) : 1)), indices);
     return gather(expand(x, xs), dim, expand(at, is));
 }
 

@@ -103,9 +103,27 @@ Tensor tied_to(const Tensor& t, const Tensor& x) {
     return tied;
 }
 
+// What the kernels work with, in one tensor, which backward gets: the sum of the weights, which a mean divides by, the logarithms of
+// the sums of exponentials and, unless they are the result, the losses, one for each sample. What is not wanted is null.
+struct Kept {
+    Tensor memory;
+    bool has_total, has_lse;
+    Kept(bool total, bool lse, bool losses, int64_t samples, DType c) : has_total(total), has_lse(lse) {
+        if (total || lse || losses) memory = empty({two + (lse + losses) * wide(samples, c)}, DType::f64);
+    }
+    Kept(Tensor memory, bool total, bool lse) : memory(std::move(memory)), has_total(total), has_lse(lse) {}
+    double* total() const { return has_total ? memory.device_data<double>() : nullptr; }
+    void* lse() const { return has_lse ? memory.device_data<double>() + two : nullptr; }
+    void* losses(int64_t samples, DType c) const { return memory.device_data<double>() + two + has_lse * wide(samples, c); }
+
+private:
+    static constexpr int64_t two = 2;  // parts begin at 16 bytes, as kernels like it
+    static int64_t wide(int64_t samples, DType c) { return (samples * item_size(c) + 15) / 16 * two; }
+};
+
 // The gradient as a formula. `constant` is what each sample's loss gives per unit of log-probability.
 Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor& x, const Tensor& target, const Tensor& weight,
-                               const Tensor& total) {
+                               const Kept& kept) {
     const int64_t class_dim = x.dim() == 1 ? 0 : 1;
     Tensor constant = empty(x.sizes(), x.dtype());
     {
@@ -125,7 +143,7 @@ Tensor differentiable_gradient(const LossKind& k, const Tensor& g_, const Tensor
         }
         constant = constant * Scalar(1 - k.smoothing) + even;
     }
-    const Tensor g = per_sample(total ? g_ * Scalar(1 / item(total).to_double()) : g_);
+    const Tensor g = per_sample(kept.has_total ? g_ * Scalar(1 / item(select(kept.memory, 0, 0)).to_double()) : g_);
     const Tensor through = constant * g;
     if (!k.entropy) return tied_to(through, x);
     return through - softmax(x, class_dim) * sum(through, {class_dim}, true);
@@ -140,33 +158,37 @@ Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, 
     const LossKind kind{s.outer, s.classes, s.inner, ignore_index, smoothing, reduction, entropy};
     const kernels::LossArgs args = loss_args(kind, in, target, w);
     const bool recording = needs_grad(x), reduced = reduction != Reduction::none;
-    const Tensor losses = empty(s.sizes, c), lse = entropy && recording ? empty(s.sizes, c) : Tensor();
-    const Tensor total = reduction == Reduction::mean ? empty({}, DType::f64) : Tensor();
-    Tensor result = reduced ? empty({}, c) : losses;
+    const int64_t samples = s.outer * s.inner;
+    const Kept kept(reduction == Reduction::mean, entropy && recording, reduced, samples, c);
+    Tensor result = empty(reduced ? Dims{} : s.sizes, c);
     int64_t bad;
     {
         Unlocked unlocked(x.numel());
-        bad = kernels::loss().forward(args, losses.device_data(), pointer(lse), reduced ? result.device_data() : nullptr,
-                                      static_cast<double*>(pointer(total)));
+        bad = kernels::loss().forward(args, reduced ? kept.losses(samples, c) : result.device_data(), kept.lse(),
+                                      reduced ? result.device_data() : nullptr, kept.total());
     }
     if (bad >= 0) throw IndexError("Target ", target.data<int64_t>()[bad], " is out of bounds.");
     if (!(entropy && autocast_enabled())) {  // under autocast losses are float32, as they are computed
         GradMode off(false);
         result = to(result, d);
     }
-    if (recording)
-        record(result, node_name(x), {x}, {x, target, w, lse, total}, [kind](Backward& bw) {
-            const Tensor g = bw.grad(), x = bw.saved(0), target = bw.saved(1), weight = bw.saved(2), lse = bw.saved(3), total = bw.saved(4);
-            if (needs_grad(g, x)) return bw.set(0, differentiable_gradient(kind, g, x, target, weight, total));
+    if (recording) {
+        TensorList saved{x, target, kept.memory};
+        if (w) saved.push_back(w);
+        record_many({&result, 1}, node_name(x), {&x, 1}, spanned(saved), [kind](Backward& bw) {
+            const Tensor g = bw.grad(), x = bw.saved(0), target = bw.saved(1), weight = bw.node.saved.size() > 3 ? bw.saved(3) : Tensor();
+            const Kept kept(bw.saved(2), kind.reduction == Reduction::mean, kind.entropy);
+            if (needs_grad(g, x)) return bw.set(0, differentiable_gradient(kind, g, x, target, weight, kept));
             const Tensor grad = kernel_input(g, compute_dtype(x.dtype())), in = kernel_input(x);
             Tensor dx = empty(x.sizes(), x.dtype());
             {
                 Unlocked unlocked(x.numel());
-                kernels::loss().backward(loss_args(kind, in, target, weight), pointer(lse), grad.device_data(),
-                                         kind.reduction != Reduction::none, static_cast<double*>(pointer(total)), dx.device_data());
+                kernels::loss().backward(loss_args(kind, in, target, weight), kept.lse(), grad.device_data(),
+                                         kind.reduction != Reduction::none, kept.total(), dx.device_data());
             }
             bw.set(0, dx);
         });
+    }
     return result;
 }
 

@@ -60,6 +60,10 @@ struct Promotion {
 };
 
 [[noreturn]] void not_implemented(const PointwiseInfo& info, DType d) {
+    if (d == DType::boolean && &info == &pointwise_info(Pointwise::neg))
+        throw RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
+            "`logical_not()` operator instead.");
     throw NotImplemented("\"", info.name, "\" not implemented for '", type_name(d), "'");
 }
 
@@ -239,13 +243,17 @@ struct Recorded {
 };
 
 struct PointwiseBackward {
+    static constexpr uint8_t batched_edges = 7;  // operands broadcast to the gradient
     Pointwise op;
     int first;  // operand that the first edge belongs to
     Params params;
     void operator()(Backward& bw) const {
         const PointwiseInfo& info = pointwise_info(op);
         Tensor abcy[4];
-        for (int i = 0; i < 4; i++) abcy[i] = bw.saved(i);
+        for (int i = 0; i < 4; i++) {
+            const Saved& kept = bw.node.saved[i];  // most rows keep one or two of the four
+            if (kept.tensor || kept.packed || bw.node.released) abcy[i] = bw.saved(i);
+        }
         for (int edge = 0; edge < bw.node.next.size(); edge++) {
             if (!bw.needs(edge)) continue;
             const int i = first + edge;

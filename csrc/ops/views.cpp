@@ -18,7 +18,8 @@ Tensor embed(const Tensor& g, const Dims& sizes, const Layout& layout) {
 }
 
 static void record_reshape(const Tensor& y, const char* name, const Tensor& x) {
-    record(y, name, {x}, {}, [sizes = x.sizes()](Backward& bw) { bw.set(0, reshape(bw.grad(), sizes)); });
+    record(y, name, {x}, {},
+           batched<1>([sizes = x.sizes()](Backward& bw) { bw.set(0, reshape(bw.grad(), bw.batch ? bw.with_batch(sizes) : sizes)); }));
 }
 
 Tensor view(const Tensor& t, const Dims& requested) {
@@ -67,7 +68,9 @@ static Tensor exchanged(const Tensor& t, int64_t a, int64_t b, const char* name)
     a = wrap_dim(a, t.dim());
     b = wrap_dim(b, t.dim());
     Tensor v = make_view(t, t.layout().transpose(a, b));
-    if (needs_grad(t)) record(v, name, {t}, {}, [a, b](Backward& bw) { bw.set(0, transpose(bw.grad(), a, b)); });
+    if (needs_grad(t))
+        record(v, name, {t}, {},
+               batched<1>([a, b](Backward& bw) { bw.set(0, transpose(bw.grad(), a + bw.first_dim(), b + bw.first_dim())); }));
     return v;
 }
 Tensor transpose(const Tensor& t, int64_t a, int64_t b) { return exchanged(t, a, b, "TransposeBackward0"); }
@@ -83,7 +86,12 @@ Tensor permute(const Tensor& t, const Dims& dims) {
     if (needs_grad(t)) {
         Dims inverse(order.size());
         for (int64_t i = 0; i < order.size(); i++) inverse[order[i]] = i;
-        record(v, "PermuteBackward0", {t}, {}, [inverse](Backward& bw) { bw.set(0, permute(bw.grad(), inverse)); });
+        record(v, "PermuteBackward0", {t}, {}, batched<1>([inverse](Backward& bw) {
+                   if (!bw.batch) return bw.set(0, permute(bw.grad(), inverse));
+                   Dims order{0};
+                   for (int64_t d : inverse) order.push_back(d + 1);
+                   bw.set(0, permute(bw.grad(), order));
+               }));
     }
     return v;
 }
@@ -118,7 +126,10 @@ Tensor movedim(const Tensor& t, const Dims& source, const Dims& destination) {
 
 Tensor expand(const Tensor& t, const Dims& sizes) {
     Tensor v = make_view(t, t.layout().expand(sizes));
-    if (needs_grad(t)) record(v, "ExpandBackward0", {t}, {}, [own = t.sizes()](Backward& bw) { bw.set(0, sum_to_size(bw.grad(), own)); });
+    if (needs_grad(t))
+        record(v, "ExpandBackward0", {t}, {}, batched<1>([own = t.sizes()](Backward& bw) {
+                   bw.set(0, bw.batch ? bw.grad() : sum_to_size(bw.grad(), own));  // the engine sums a batch
+               }));
     return v;
 }
 
@@ -432,6 +443,7 @@ static TensorList tensor_split(const Tensor& t, int64_t sections, int64_t dim) {
 }
 
 static Tensor unflatten(const Tensor& t, int64_t dim, const Dims& sizes) {
+    if (t.dim() == 0) throw RuntimeError("unflatten: Dimension specified as ", dim, " but tensor has no dimensions");
     dim = wrap_dim(dim, t.dim());
     if (sizes.empty()) throw RuntimeError("unflatten: sizes must be non-empty");
     Dims result;
@@ -450,6 +462,7 @@ static Tensor unflatten(const Tensor& t, int64_t dim, const Dims& sizes) {
 
 // The in-place forms of shape changes turn the tensor itself into the view.
 static Tensor become(const Tensor& t, const Tensor& v) {
+    check_inplace(t, "an in-place change of shape", false, true);
     if (v->dual) copy_tangents(t, v);  // first: those of a view may follow from its base, which is about to change
     t->layout = v.layout();
     t->numel = v.numel();

@@ -9,13 +9,19 @@ Tensor embed(const Tensor& g, const Dims& sizes, const Layout& layout);
 
 Tensor squeeze(const Tensor& t, const Dims& dims, const char* name);  // `name`: of the node
 
+struct PartBackward {
+    static constexpr bool adds_part = true;
+    Dims sizes;
+    Layout part;
+    void operator()(Backward& bw) const {
+        if (!bw.add_part(part)) bw.set(0, embed(bw.grad(), sizes, part));
+    }
+};
+
 // A view whose layout is f(layout of t); f must be pure index arithmetic.
 template <class F> Tensor view_through(const Tensor& t, const char* name, F&& f) {
     Tensor v = make_view(t, f(t.layout()));
-    if (needs_grad(t))
-        record(v, name, {t}, {}, [sizes = t.sizes(), inner = f(Layout{t.sizes(), contiguous_strides(t.sizes()), 0})](Backward& bw) {
-            bw.set(0, embed(bw.grad(), sizes, inner));
-        });
+    if (needs_grad(t)) record(v, name, {t}, {}, PartBackward{t.sizes(), f(Layout{t.sizes(), contiguous_strides(t.sizes()), 0})});
     return v;
 }
 

@@ -9,5 +9,8 @@ extern int wrapper_classes;  // that exist: until there is one, nothing is looke
 bool is_wrapper(const Tensor& t);
 // The operator of this name on tensors of which one is such a shell.
 Tensor call_wrapper(const char* name, std::initializer_list<Tensor> args);
+// The backward of a node of the core whose incoming gradients are such shells.
+struct Backward;
+void call_wrapped_backward(Backward& bw);
 
 }  // namespace wisp

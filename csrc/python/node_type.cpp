@@ -97,6 +97,34 @@ PyObject* register_node_hook(PyObject* self, PyObject* hook, const char* which) 
 PyObject* register_hook(PyObject* self, PyObject* hook) { return register_node_hook(self, hook, "post"); }
 PyObject* register_prehook(PyObject* self, PyObject* hook) { return register_node_hook(self, hook, "pre"); }
 
+// grad_fn(*gradients of its outputs): backward of this one node, recorded where gradients are.
+PyObject* call_node(PyObject* self, PyObject* args, PyObject* kwargs) {
+    return guarded([&]() -> PyObject* {
+        Node& n = as_node(self);
+        const Py_ssize_t expected = std::max<Py_ssize_t>(n.outputs.size(), 1), given = PyTuple_GET_SIZE(args);
+        if (kwargs && PyDict_GET_SIZE(kwargs)) throw TypeError(n.name, ": keyword arguments are not supported");
+        if (given != expected) throw TypeError(n.name, ": expected ", expected, " arguments, got ", given, " instead");
+        Small<Tensor, 1> grads;
+        grads.resize(expected);
+        for (Py_ssize_t i = 0; i < expected; i++) {
+            PyObject* const g = PyTuple_GET_ITEM(args, i);
+            if (g == Py_None) continue;
+            if (!is_tensor(g)) throw TypeError(n.name, ": expected Variable argument ", i, ", got ", Py_TYPE(g)->tp_name);
+            grads[i] = Tensor::borrow(as_tensor_object(g));
+        }
+        TensorList results;
+        results.resize(n.next.size());
+        Backward bw{n, grads.data(), results.data(), grad_enabled(), nullptr};
+        const auto first = std::find_if(grads.begin(), grads.end(), [](const Tensor& g) { return g.defined(); });
+        OnDevice on(first == grads.end() ? current_device() : first->device());
+        n.apply(bw);
+        Ref made(PyTuple_New(results.size()));
+        for (int64_t i = 0; i < results.size(); i++)
+            PyTuple_SET_ITEM(made.get(), i, results[i] ? Py_NewRef(results[i].object()) : Py_NewRef(Py_None));
+        return results.size() == 1 ? Py_NewRef(PyTuple_GET_ITEM(made.get(), 0)) : made.release();
+    });
+}
+
 // Which saved tensor is the operator's result, or the input of an edge; -1 if none is.
 int64_t saved_result(const Node& n) {
     for (int64_t i = 0; i < n.saved.size(); i++)
@@ -123,6 +151,7 @@ PyObject* get_attribute(PyObject* self, PyObject* name) {
     Node& n = as_node(self);
     if (n.context) {
         PyErr_Clear();
+        if (PyUnicode_CompareWithASCIIString(name, "apply") == 0) return PyObject_CallMethod(n.context, "_apply_of", "O", self);
         return PyObject_GetAttr(n.context, name);
     }
     const char* text = PyUnicode_AsUTF8(name);
@@ -197,6 +226,16 @@ void fill_request(BackwardRequest& r, PyObject* tensors, PyObject* grads, PyObje
     if (r.grads.size() != r.roots.size()) throw RuntimeError("got ", r.roots.size(), " tensors and ", r.grads.size(), " gradients");
     if (inputs != Py_None) r.inputs = to_tensors(inputs);
 }
+// Gradients that are returned, not added to `.grad`.
+BackwardRequest grad_request(PyObject* outputs, PyObject* grads, PyObject* inputs, bool retain, bool create, bool unused) {
+    BackwardRequest r;
+    fill_request(r, outputs, grads, inputs);
+    r.retain_graph = retain;
+    r.create_graph = create;
+    r.allow_unused = unused;
+    r.accumulate = false;
+    return r;
+}
 
 const Operators operators = {
     {"_backward(any tensors, any grad_tensors, bool retain_graph, bool create_graph, any inputs)",
@@ -210,12 +249,13 @@ const Operators operators = {
      function},
     {"_grad(any outputs, any grad_outputs, any inputs, bool retain_graph, bool create_graph, bool allow_unused)",
      [](PyObject* outputs, PyObject* grads, PyObject* inputs, bool retain, bool create, bool unused) {
-         BackwardRequest r;
-         fill_request(r, outputs, grads, inputs);
-         r.retain_graph = retain;
-         r.create_graph = create;
-         r.allow_unused = unused;
-         r.accumulate = false;
+         return run_backward(grad_request(outputs, grads, inputs, retain, create, unused));
+     },
+     function},
+    {"_grad_of_batch(any outputs, any grad_outputs, any inputs, bool retain_graph, bool create_graph, bool allow_unused)",
+     [](PyObject* outputs, PyObject* grads, PyObject* inputs, bool retain, bool create, bool unused) {
+         BackwardRequest r = grad_request(outputs, grads, inputs, retain, create, unused);
+         r.batch = r.grads[0].size(0);
          return run_backward(r);
      },
      function},
@@ -400,6 +440,7 @@ void add_node_type(PyObject* module) {
     type.tp_clear = clear_node;
     type.tp_free = PyObject_GC_Del;
     type.tp_repr = node_repr;
+    type.tp_call = call_node;
     type.tp_getset = getset;
     type.tp_methods = methods;
     type.tp_getattro = get_attribute;

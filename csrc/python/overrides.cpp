@@ -135,6 +135,20 @@ Tensor call_wrapper(const char* name, std::initializer_list<Tensor> given) {
     return Tensor::steal(as_tensor_object(result));
 }
 
+void call_wrapped_backward(Backward& bw) {
+    Ref module(PyImport_ImportModule("wisp._tensor.dispatch"));
+    Ref function(PyObject_GetAttrString(module.get(), "node_backward"));
+    const int64_t count = std::max<int64_t>(bw.node.outputs.size(), 1);
+    Ref args(PyTuple_New(count + 1));
+    PyTuple_SET_ITEM(args.get(), 0, Py_NewRef(reinterpret_cast<PyObject*>(&bw.node)));
+    for (int64_t i = 0; i < count; i++) PyTuple_SET_ITEM(args.get(), i + 1, Py_NewRef(bw.grads[i] ? bw.grads[i].object() : Py_None));
+    Ref found(PyObject_Call(function.get(), args.get(), nullptr));
+    for (int64_t i = 0; i < bw.node.next.size(); i++) {
+        PyObject* const g = PyTuple_GET_ITEM(found.get(), i);
+        if (g != Py_None) bw.set(int(i), Tensor::borrow(as_tensor_object(g)));
+    }
+}
+
 PyObject* call_overridden(const char* method, PyObject* a, PyObject* b) {
     PyObject* args[] = {a, b};
     const Py_ssize_t n = b ? 2 : 1;

@@ -40,7 +40,10 @@ struct RowFacts : Facts {
 };
 template <class Plain, class InPlace>
 void name_row(Pointwise op, const RowFacts& row, const std::string& parameters, const Facts& inplace_form, Plain plain, InPlace in_place) {
-    const std::string name = pointwise_info(op).name, all = parameters + ", *, Tensor? out=None)";
+    // Some of PyTorch's do not cast to what out= is.
+    const bool exact =
+        op == Pointwise::neg || op == Pointwise::floor || op == Pointwise::ceil || op == Pointwise::isposinf || op == Pointwise::isneginf;
+    const std::string name = pointwise_info(op).name, all = parameters + ", *, Tensor" + (exact ? "!?" : "?") + " out=None)";
     const Facts facts = row | elementwise;
     if (row.has(special)) {
         register_operator("special." + name + all, Registration("", plain, facts | function, row.text));
@@ -55,8 +58,24 @@ void name_row(Pointwise op, const RowFacts& row, const std::string& parameters, 
 void name_unary(Pointwise op, const RowFacts& row, Tensor (*plain)(const Tensor&), Tensor (*in_place)(const Tensor&)) {
     if (row.has(function | special)) name_row(op, row, "(Tensor input", function | method, plain, in_place);
 }
+// heaviside alone does not promote.
+void check_heaviside(const Tensor& input, const Arg& values) {
+    if (is_complex(input.dtype()) || is_complex(values.tensor->dtype()))
+        throw RuntimeError("heaviside is not yet implemented for complex tensors.");
+    if (input.dtype() != values.tensor->dtype()) throw RuntimeError("heaviside is not yet implemented for tensors with different dtypes.");
+}
+Tensor heaviside(const Arg& input, const Arg& values) {
+    check_heaviside(*input.tensor, values);
+    return pointwise(Pointwise::heaviside, input, values);
+}
+Tensor heaviside_(const Tensor& input, const Arg& values) {
+    check_heaviside(input, values);
+    return pointwise_(Pointwise::heaviside, input, values);
+}
+
 void name_binary(Pointwise op, const RowFacts& row, Tensor (*plain)(const Arg&, const Arg&),
                  Tensor (*in_place)(const Tensor&, const Arg&)) {
+    if (op == Pointwise::heaviside) plain = heaviside, in_place = heaviside_;
     const std::string first = row.has(first_number | special) ? "Operand" : "Tensor",
                       second = row.has(second_number | special) ? "Operand" : "Tensor";
     if (row.has(function | special))

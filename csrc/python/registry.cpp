@@ -14,6 +14,7 @@
 #include "../cuda/runtime.h"
 #include "../ops/format.h"
 #include "../ops/sparse.h"
+#include "../ops/wrapper.h"
 #include "autocast.h"
 #include "conjugate.h"
 #include "nesting.h"
@@ -133,9 +134,10 @@ void copy_out(const Tensor& out, const Tensor& result, const char* name, bool ex
     const DType r = result.dtype(), o = out.dtype();
     if (exact && r != o)
         throw RuntimeError("Expected out tensor to have dtype ", r, ", but got ", o, " instead (", name,
-                           is_complex(r) ? str(": Expected object of scalar type ", type_name(r), " but got scalar type ", type_name(o),
-                                               " for argument 'out')")
-                                         : str(": expected scalar_type ", type_name(r), " but found ", type_name(o), ")"));
+                           r == DType::boolean ? std::string(" does not support non-boolean outputs)")
+                           : is_complex(r) ? str(": Expected object of scalar type ", type_name(r), " but got scalar type ", type_name(o),
+                                                 " for argument 'out')")
+                                           : str(": expected scalar_type ", type_name(r), " but found ", type_name(o), ")"));
     if (!any && ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean)))
         throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name, ", out=)");
     check_same_device(name, out, result);
@@ -293,7 +295,7 @@ Device device_of_call(const Operator& op, PyObject** slots, int n) {
         PyObject* o = slots[i];
         if (!o || !is_tensor(o)) continue;
         const Tensor& t = reinterpret_cast<const Tensor&>(o);
-        if (!(t.device() == found.device) && t.dim() > 0)
+        if (!(t.device() == found.device) && t.dim() > 0 && !is_wrapper(t) && !is_wrapper(reinterpret_cast<const Tensor&>(found.witness)))
             check_same_device(op.name.c_str(), reinterpret_cast<const Tensor&>(found.witness), t);
     }
     return found.device;

@@ -573,6 +573,10 @@ PyObject* tensor_detach_(PyObject* self, PyObject*) {
         const Tensor& t = as_tensor(self);
         if (t->base) throw RuntimeError("Can't detach views in-place. Use detach() instead.");
         set_history(t, nullptr, 0);
+        if (t->dual) {
+            forget_tangents(t.get());
+            t->extra->tangents.clear();
+        }
         Py_INCREF(self);
         return self;
     });
@@ -658,7 +662,7 @@ int clear(PyObject* self) {
 }
 
 PyObject* tensor_new(PyTypeObject* cls, PyObject* args, PyObject* kwargs) {
-    // Tensor(2, 3), Tensor([1, 2]), Tensor(other): the legacy constructor, float32 by default.
+    // Tensor(2, 3), Tensor([1, 2]), Tensor(other): the legacy constructor, float32 by default; a tensor as it is.
     return guarded([&]() -> PyObject* {
         Ref core(PyImport_ImportModule("wisp._tensor.legacy"));
         Ref f(PyObject_GetAttrString(core.get(), "new_tensor"));
@@ -666,6 +670,7 @@ PyObject* tensor_new(PyTypeObject* cls, PyObject* args, PyObject* kwargs) {
         if (!is_tensor(made.get())) throw TypeError("Tensor(): could not be made from these arguments");
         if (cls == &type) return made.release();
         PyObject* const o = made.get();
+        if (as_tensor_object(o)->grad_fn) return PyObject_CallMethod(o, "as_subclass", "O", cls);  // keeps its history
         return new_tensor_of_type(cls, as_tensor(o));
     });
 }

@@ -164,18 +164,8 @@ def grad(
     sources, outputs, inputs = inputs, _dense(outputs), _dense(inputs)
     if is_grads_batched:
         count = next(gradient.size(0) for gradient in gradients if gradient is not None)
-        runs = [
-            _core._grad(
-                outputs,
-                [None if gradient is None else gradient[i] for gradient in gradients],
-                inputs,
-                keep or i < count - 1,
-                create_graph,
-                allow_unused,
-            )
-            for i in range(count)
-        ]
-        results = tuple(None if column[0] is None else wisp.stack(column) for column in zip(*runs))
+        gradients = [output.new_ones(count, *output.shape) if g is None else g for output, g in zip(outputs, gradients)]
+        results = (_core._grad_of_batch if count else _core._grad)(outputs, gradients, inputs, keep, create_graph, allow_unused)
     else:
         results = _core._grad(outputs, gradients, inputs, keep, create_graph, allow_unused)
     results = tuple(

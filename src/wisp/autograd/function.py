@@ -1,6 +1,7 @@
 """Operations with a derivative written in Python."""
 
 import functools
+import threading
 import warnings
 import weakref
 
@@ -19,6 +20,42 @@ def set_batching(batched_type, apply):
     _BatchedTensor, _apply_batched = batched_type, apply
 
 
+_active = threading.local()  # how many of wisp.func's transforms this thread is in
+
+
+class transform:
+    """The context of a transform that is running; `autograd.functional` and some Functions have no place there."""
+
+    def __enter__(self):
+        _active.count = getattr(_active, "count", 0) + 1
+
+    def __exit__(self, *error):
+        _active.count -= 1
+
+
+def transforms_active():
+    return getattr(_active, "count", 0) > 0
+
+
+def check_transformable(cls):
+    if cls.setup_context is Function.setup_context and not cls.__module__.startswith("wisp."):
+        raise RuntimeError(
+            "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must override the "
+            f"setup_context staticmethod, which {cls.__name__} does not."
+        )
+
+
+def _check_not_saved(ctx, inputs, outputs):
+    """`setup_context` sees the input itself, not the alias of it that `apply` returns: one that is returned as it is cannot be saved."""
+    for saved in (*ctx._to_save, *ctx._saved_for_forward):
+        if saved is not None and any(saved is arg for arg in inputs) and any(saved is out for out in outputs):
+            if not any(saved is dirty for dirty in ctx._dirty):
+                raise RuntimeError(
+                    "An input that has been returned as-is from forward is being saved, which is not supported in setup_context. You "
+                    "should return and save a view of the input instead, e.g. x.view_as(x)."
+                )
+
+
 class FunctionCtx:
     """Carries values from `forward` to `backward`. Tensors go through `save_for_backward`, where in-place changes are
     noticed; anything else can be an attribute."""
@@ -32,6 +69,7 @@ class FunctionCtx:
     _node = None
     _saved_for_forward = ()
     _arguments = ()
+    _views = {}  # in forward mode: which results are inputs, or views of them
     _places = None  # where tensors are among forward's results, and how many these are, if not all are tensors
     needs_input_grad = ()
 
@@ -73,6 +111,18 @@ class FunctionCtx:
         """Run `backward` by hand."""
         return _call_backward(self._function, self, grads)
 
+    def _apply_of(self, node):
+        """`node.apply`: as above, with what the node has saved."""
+
+        def apply(*grads):
+            before, self._node = self._node, node
+            try:
+                return self.apply(*grads)
+            finally:
+                self._node = before
+
+        return apply
+
     # ------------------------------------------------------------ called by the engine
     def _run_backward(self, grads, node):
         """Gradients of the outputs in, gradients of the inputs (one per argument of `apply`) out."""
@@ -110,7 +160,10 @@ class FunctionCtx:
 
     # ------------------------------------------------------------ called when tangents are propagated
     def _has_jvp(self):
-        return self._function.jvp is not Function.jvp
+        function = self._function
+        if function.jvp is Function.jvp and function.backward is Function.backward and function.vjp is Function.vjp:
+            raise RuntimeError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+        return function.jvp is not Function.jvp
 
     def _run_jvp(self, tangents, outputs):
         """Tangents of the arguments (None where there is none) in, tangents of the outputs out."""
@@ -123,16 +176,20 @@ class FunctionCtx:
             )
         before, self._to_save = self._to_save, self._saved_for_forward
         node, self._node = self._node, None
+        versions = [None if tangent is None else tangent._version for tangent in tangents]
         try:
             results = self._function.jvp(self, *tangents)
         finally:
             self._to_save, self._node = before, node
         results = results if isinstance(results, tuple) else (results,)
+        if self._places is not None and len(results) == self._places[1]:  # one per result of forward, whatever that is
+            results = tuple(results[place] for place in self._places[0])
         if len(results) != len(outputs):
             raise RuntimeError(
                 f"{self._function.__name__}.jvp returned {len(results)} tangents for "
                 f"{len(outputs)} outputs of forward: return one per output (None where there is none)"
             )
+        self._check_tangents(tangents, versions, results, outputs)
         for result, output in zip(results, outputs):
             if result is not None and result.shape != output.shape:
                 raise RuntimeError(
@@ -140,6 +197,36 @@ class FunctionCtx:
                     f"an output of shape {tuple(output.shape)}"
                 )
         return results
+
+    def _check_tangents(self, tangents, versions, results, outputs):
+        """What forward does to its inputs jvp must do to their tangents: change them in place, or return views of them."""
+        for i, (result, output) in enumerate(zip(results, outputs)):
+            if result is None:
+                continue
+            if i in self._without_gradient:
+                raise RuntimeError(
+                    f"{self._function.__name__}.jvp returned a tangent for output {i}, which has no gradient. You should return None at "
+                    "that position instead."
+                )
+            changed = next((j for j, arg in enumerate(self._arguments) if arg is output), None)
+            if changed is not None and tangents[changed] is not None:
+                if result is not tangents[changed] or result._version == versions[changed]:
+                    raise RuntimeError(
+                        "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is modifying an "
+                        "input inplace, then the jvp function must modify the corresponding gradient inplace."
+                    )
+            source = self._views.get(i)
+            if source is None or tangents[source] is None:
+                continue
+            tangent, text = (
+                tangents[source],
+                "A custom Function's forward is returning a view (or an input as-is) but the jvp is not returning a view",
+            )
+            if result._base is None:
+                raise RuntimeError(f"{text}.")
+            if result._base is not tangent and (tangent._base is None or result._base is not tangent._base):
+                inner = self._arguments[source]._base is not None and tangent._base is not None
+                raise RuntimeError(f"{text} of the {'same base as the given' if inner else 'given'} grad input.")
 
 
 class Function:
@@ -216,6 +303,8 @@ class Function:
             args, kwargs = _positional(cls, args, kwargs)
         if _apply_batched is not None and any(type(arg) is _BatchedTensor for arg in args):
             return _apply_batched(cls, args, kwargs)
+        if transforms_active():
+            check_transformable(cls)
         ctx = FunctionCtx()
         inputs = tuple(arg if isinstance(arg, wisp.Tensor) else None for arg in args)
         ctx.needs_input_grad = tuple(arg is not None and arg.requires_grad for arg in inputs)
@@ -229,6 +318,8 @@ class Function:
                 else:
                     result = cls.forward(*args, **kwargs)
                     cls.setup_context(ctx, args, result)
+                    if ctx._to_save or ctx._saved_for_forward:
+                        _check_not_saved(ctx, args, result if isinstance(result, (tuple, list)) else (result,))
         finally:
             if forward_mode:
                 _core._hide_tangents(visible)
@@ -238,7 +329,7 @@ class Function:
             ctx._arguments = args
         single = not isinstance(result, (tuple, list))
         values = [result] if single else list(result)
-        dirty = ctx._dirty
+        dirty = _written_inputs(ctx._dirty, args)
         for tensor in dirty:
             if not any(tensor is value for value in values):
                 raise RuntimeError(
@@ -246,6 +337,8 @@ class Function:
                     "output. The inputs that are modified inplace must all be outputs of the Function."
                 )
         places = [i for i, value in enumerate(values) if isinstance(value, wisp.Tensor)]
+        if forward_mode:
+            ctx._views = _views_of(inputs, [values[i] for i in places], dirty)
         plain = []
         for i in places:
             if values[i].is_complex():
@@ -274,6 +367,35 @@ class Function:
         for i, output in zip(places, recorded):
             values[i] = output
         return values[0] if single else tuple(values)
+
+
+def _written_inputs(dirty, args):
+    """Those of the tensors marked as dirty that are inputs."""
+    others = [tensor for tensor in dirty if not any(tensor is arg for arg in args)]
+    if any(tensor._base is not None for tensor in others):
+        raise RuntimeError(
+            "mark_dirty received a tensor that was not an input. It is a view: there is no need to mark it, return it alone."
+        )
+    if others:
+        warnings.warn(
+            "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need to pass it to "
+            "mark_dirty().",
+            stacklevel=3,
+        )
+    return tuple(tensor for tensor in dirty if any(tensor is arg for arg in args))
+
+
+def _views_of(inputs, outputs, dirty):
+    found = {}
+    for i, output in enumerate(outputs):
+        base = output._base
+        for j, arg in enumerate(inputs):
+            if arg is None or any(arg is tensor for tensor in dirty):
+                continue
+            if output is arg or base is not None and (base is arg or base is arg._base):
+                found[i] = j
+                break
+    return found
 
 
 def _positional(cls, args, kwargs):

@@ -153,28 +153,18 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
                 '`create_graph=False` or `strategy="reverse-mode"`.'
             )
         return _forward_jacobian(func, inputs, strict)
+    from wisp.func._derivatives import rows_of_jacobian
+
     with wisp.enable_grad():
         was_tuple, inputs, outputs_tuple, outputs = _run(func, inputs, create_graph, "jacobian")
         _check_strict(outputs, strict)
         rows = []
         for number, output in enumerate(outputs):
-            columns = [[] for _ in inputs]
-            for i in range(output.numel()):
-                weight = wisp.zeros(output.numel(), dtype=output.dtype, device=output.device)
-                weight[i] = 1
+            if strict and output.numel():  # all elements of an output have the same graph
                 what = f"Output {number} of the user-provided function"
-                parts = _gradients([output], inputs, [weight.view(output.shape)], create_graph, strict, what)
+                parts = _gradients([output], inputs, [wisp.ones_like(output)], create_graph, strict, what)
                 _check_jacobian(parts, create_graph, strict)
-                for column, part in zip(columns, parts):
-                    column.append(part)
-            rows.append(
-                tuple(
-                    wisp.stack(column).view(tuple(output.shape) + tuple(x.shape))
-                    if column
-                    else wisp.zeros(tuple(output.shape) + tuple(x.shape), dtype=output.dtype, device=output.device)
-                    for column, x in zip(columns, inputs)
-                )
-            )
+            rows.append(tuple(rows_of_jacobian(output, inputs, create_graph)))
     rows = [_finish(row, create_graph) for row in rows]
     rows = tuple(row if was_tuple else row[0] for row in rows)
     return rows if outputs_tuple else rows[0]

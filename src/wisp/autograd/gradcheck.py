@@ -61,11 +61,15 @@ def _numerical(func, inputs, x, eps):
     columns = None
     for index in _indices(tuple(place.shape)):
         before = place[index].item()
-        values = []
+        values, kinds = [], []
         for shift in (-eps, eps):
             place[index] = before + shift
-            values.append([_flat(y).clone() for y in _outputs(func, inputs)])
+            outputs = _outputs(func, inputs)
+            values.append([_flat(y).clone() for y in outputs])
+            kinds.append([y.dtype for y in outputs])
         place[index] = before
+        if kinds[0] != kinds[1]:
+            raise AssertionError(_SHAPES.replace("shape", "dtype"))
         if [y.shape for y in values[0]] != [y.shape for y in values[1]]:
             raise AssertionError(_SHAPES)
         rows = [(high - low) / (2 * eps) for low, high in zip(*values)]
@@ -232,7 +236,7 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, chec
             if not wisp.allclose(actual, expected, rtol, atol):
                 difference = (actual - expected).abs().max().item()
                 raise GradcheckError(
-                    f"Jacobian mismatch for output {i} with respect to input {j},\n"
+                    f"{_part(outputs[i], actual, expected, rtol, atol)}Jacobian mismatch for output {i} with respect to input {j},\n"
                     f"numerical:{expected}\nanalytical:{actual}\nlargest difference: {difference}"
                 )
     for i, y in enumerate(outputs):
@@ -252,6 +256,14 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, chec
         _check_undefined(func, inputs, tested)
 
 
+def _part(output, actual, expected, rtol, atol):
+    """Where a mismatch is, if the output is complex: its real and imaginary parts stand in turns."""
+    if not output.is_complex():
+        return ""
+    part = "real" if wisp.allclose(actual[:, 1::2], expected[:, 1::2], rtol, atol) else "imaginary"
+    return f"While considering the {part} part of complex outputs only, "
+
+
 def _forward(func, inputs, x, count):
     """-> per output the matrix (reals of x) x (reals of the output), by passes forward."""
     columns = [[] for _ in range(count)]
@@ -260,8 +272,14 @@ def _forward(func, inputs, x, count):
             direction = wisp.zeros_like(x, requires_grad=False)
             direction[index] = unit
             with forward_ad.dual_level():
-                dual = forward_ad.make_dual(x.detach(), direction)
-                outputs = _outputs(func, tuple(dual if value is x else value for value in inputs))
+                tested = [value for value in inputs if isinstance(value, wisp.Tensor) and value.requires_grad]
+                duals = {
+                    id(value): forward_ad.make_dual(
+                        value.detach(), direction if value is x else wisp.zeros_like(value, requires_grad=False)
+                    )
+                    for value in tested
+                }
+                outputs = _outputs(func, tuple(duals.get(id(value), value) for value in inputs))
                 for column, y in zip(columns, outputs):
                     tangent = forward_ad.unpack_dual(y).tangent
                     column.append(wisp.zeros_like(_flat(y)) if tangent is None else _flat(tangent))

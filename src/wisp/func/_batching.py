@@ -15,7 +15,8 @@ import wisp
 from wisp import _core
 from wisp._tensor import _disabled_torch_function_impl
 from wisp._tensor.operators import by_name
-from wisp.autograd.function import set_batching
+from wisp.autograd.function import check_transformable, set_batching
+from wisp.utils._pytree import tree_map
 
 Tensor = wisp.Tensor
 _state = threading.local()
@@ -360,7 +361,8 @@ def _drawn_for_each(arguments, level, call):
     if tensors and ("elementwise" in call.op._facts or call.name in ("binomial", "bernoulli_")):  # one draw for the whole batch
         rank = max(t.dim() for t in tensors.values())
         parts = {k: aligned(t, rank, level.number) for k, t in tensors.items()}
-        parts[call.first] = parts[call.first] if call.has(call.input) else call.physical(call.input)
+        if not any(map(call.has, tensors.values())):
+            parts[next(iter(parts))] = call.physical(next(iter(tensors.values())))
         return call(**parts)
     if call.name == "multinomial":
         whole = call.physical(call.input)
@@ -447,24 +449,48 @@ def get_with_batched_index(tensor, key):
 
 
 def apply_function(cls, args, kwargs):
-    """cls.apply(*args) inside of vmap: by its `vmap(info, in_dims, *args)` if it has one, else one sample after another."""
+    """cls.apply(*args) inside of vmap: by its `vmap(info, in_dims, *args)`, or one sample after another if it asks for a rule."""
+    check_transformable(cls)
+    if any(isinstance(value, Tensor) for value in kwargs.values()):
+        raise NotImplementedError(f"{cls.__name__}.apply: kwarg-only Tensor args are not supported inside of vmap; pass them by position")
+    own = cls.vmap is not wisp.autograd.Function.vmap
+    if own and cls.generate_vmap_rule:
+        raise RuntimeError(
+            f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overriden vmap staticmethod. Please "
+            "set generate_vmap_rule=False or delete the overriden vmap staticmethod to avoid ambiguity."
+        )
     found = []
     _batched_in(list(args), found)
     level = levels()[max(t._level for t in found) - 1]
-    if cls.vmap is wisp.autograd.Function.vmap:
+    if not own:
+        if not cls.generate_vmap_rule and not cls.__module__.startswith("wisp."):
+            raise RuntimeError(
+                f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and implement the vmap "
+                "staticmethod or set generate_vmap_rule=True."
+            )
         return _loop(lambda *values: cls.apply(*values, **kwargs), args, level)
-    in_dims = tuple(0 if is_batched(a, level.number) else None for a in args)
-    values = [a._physical if is_batched(a, level.number) else a for a in args]
+    in_dims = tree_map(lambda a: 0 if is_batched(a, level.number) else None, tuple(args))
+    values = tree_map(lambda a: a._physical if is_batched(a, level.number) else a, tuple(args))
     info = SimpleNamespace(batch_size=level.size, randomness=level.randomness)
-    result, out_dims = cls.vmap(info, in_dims, *values)
+    returned = cls.vmap(info, in_dims, *values)
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise RuntimeError(f"Expected the vmap staticmethod of {cls.__name__} to have two returns: the output and out_dims, got {returned}")
+    result, out_dims = returned
 
     def put(part, dim):
         return part if dim is None else wrapped(part.movedim(dim, 0), level.number)
 
-    if isinstance(result, Tensor):
+    single = isinstance(result, Tensor)
+    told = isinstance(out_dims, (tuple, list))
+    if told and (single or len(out_dims) != len(result) or isinstance(result, list) != isinstance(out_dims, list)):
+        raise RuntimeError(
+            f"The vmap staticmethod of {cls.__name__} returned an incompatible (output, out_dims) pair: out_dims {out_dims} for "
+            f"{'one tensor' if single else f'{len(result)} outputs'}"
+        )
+    if single:
         return put(result, out_dims)
-    dims = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(result)
-    return tuple(put(part, dim) for part, dim in zip(result, dims))
+    dims = out_dims if isinstance(out_dims, (tuple, list)) else (out_dims,) * len(result)
+    return tuple(put(part, dim) if isinstance(part, Tensor) else part for part, dim in zip(result, dims))
 
 
 by_name(BatchedTensor)

@@ -176,9 +176,18 @@ def _joined(call):
     return call(tensors=[physical_of(t, level) for t in tensors], dim=dim)
 
 
+_OPERANDS = {"mm": (2, 2), "bmm": (3, 3), "mv": (2, 1), "dot": (1, 1)}
+
+
 def _matmul(call):
     names = list(call.arguments)
     a, b = call.arguments[names[0]], call.arguments[names[1]]
+    wanted = _OPERANDS.get(call.name.rsplit(".", 1)[-1])  # physical tensors would fit where samples do not
+    if wanted is not None and ((a.dim(), b.dim()) != wanted or wanted == (1, 1) and a.shape != b.shape):
+        raise RuntimeError(
+            f"{call.name}: Shape mismatch: expected tensors of {wanted[0]} and {wanted[1]} dimensions that fit, got samples of shapes "
+            f"{tuple(a.shape)} and {tuple(b.shape)}"
+        )
     if not a.dim() or not b.dim():
         return NotImplemented
     level, number = call.level, call.level.number
@@ -410,6 +419,17 @@ def _gradients(call):
     return call(outputs=[t._physical for t in outputs], grad_outputs=starts, inputs=[t._physical for t in inputs])
 
 
+def _gradients_of_batch(call):
+    """The same for a batch of gradients inside of the samples: its dimension goes in front of theirs."""
+    a, level = call.arguments, call.level
+    outputs, inputs = a["outputs"], a["inputs"]
+    if not all(call.has(t) for t in (*outputs, *inputs)):
+        return _gradients(call)
+    starts = [physical_of(g, level).transpose(0, 1) for g in a["grad_outputs"]]
+    made = call.op(**{**a, "outputs": [t._physical for t in outputs], "grad_outputs": starts, "inputs": [t._physical for t in inputs]})
+    return tuple(None if g is None else wrapped(g.transpose(0, 1), level.number) for g in made)
+
+
 def _by_index(call):
     """index_select and relatives: the same index for all samples."""
     return NotImplemented if call.has(call.arguments["index"]) else _along("dim", others=("source",))(call)
@@ -465,3 +485,4 @@ _rules(_attention, "scaled_dot_product_attention")
 _rules(_new, "new_zeros new_ones new_empty new_full")
 _rules(_all_batched, "_make_dual linalg.solve")
 _rules(_gradients, "_grad")
+_rules(_gradients_of_batch, "_grad_of_batch")

@@ -11,8 +11,10 @@ import threading
 
 import wisp
 from wisp import _core
+from wisp._tensor.dispatch import is_shell
 from wisp.autograd import forward_ad
 from wisp.autograd import grad as _autograd_grad
+from wisp.autograd.function import transform
 from wisp.func import _batching
 from wisp.func._vmap import vmap
 from wisp.utils._pytree import tree_flatten, tree_map, tree_unflatten
@@ -29,12 +31,15 @@ class _Level:
         self.inside = _state.depth > 1
         self.normal = _normal_mode()
         self.normal.__enter__()
+        self.transform = transform()
+        self.transform.__enter__()
         self.enable = wisp.enable_grad()
         self.enable.__enter__()
         return self
 
     def __exit__(self, *error):
         _state.depth -= 1
+        self.transform.__exit__(*error)
         self.enable.__exit__(*error)
         self.normal.__exit__(*error)
 
@@ -70,6 +75,15 @@ def _differentiable(value):
     return isinstance(value, wisp.Tensor) and (value.is_floating_point() or value.is_complex())
 
 
+def _dispatched(tensor):
+    return hasattr(type(tensor), "__torch_dispatch__") and is_shell(tensor)
+
+
+def _without_graph(tensor):
+    """The tensor as a leaf that keeps its tangents; one of a class that dispatches remains of it."""
+    return tensor.detach() if _dispatched(tensor) else _core._without_graph(tensor)
+
+
 def _track(tree):
     """The tree with its tensors as new points of the graph, and a list of these."""
     leaves, spec = tree_flatten(tree)
@@ -78,7 +92,7 @@ def _track(tree):
         if _differentiable(leaf):
             leaf = leaf.clone() if leaf.is_inference() else leaf
             leaf = _batching.expanded(leaf)  # inside of vmap gradients are those of each sample
-            leaves[i] = leaf.view_as(leaf) if leaf.requires_grad else _core._without_graph(leaf).requires_grad_()
+            leaves[i] = leaf.view_as(leaf) if leaf.requires_grad else _without_graph(leaf).requires_grad_()
             tracked.append(leaves[i])
         elif isinstance(leaf, wisp.Tensor):
             raise RuntimeError(f"only Tensors of floating point dtype can require gradients, got {leaf.dtype}")
@@ -91,7 +105,7 @@ def _own(tracked):
 
 def _released(tree, keep):
     """Results as the caller sees them: cut off from a graph that only the transform knows."""
-    return tree if keep else tree_map(lambda t: _core._without_graph(t) if isinstance(t, wisp.Tensor) else t, tree)
+    return tree if keep else tree_map(lambda t: _without_graph(t) if isinstance(t, wisp.Tensor) else t, tree)
 
 
 def _gradients(outputs, inputs, weights, create_graph, retain_graph=None):
@@ -267,8 +281,9 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
             f"structure {given}"
         )
     _flat_tensors(tangents, "tangents", call)
-    with _normal_mode(), forward_ad.dual_level() as level:
+    with _normal_mode(), forward_ad.dual_level() as level, transform():
         points, directions = ([t.clone() if t.is_inference() else t for t in ts] for ts in (points, directions))
+        directions = [t.clone() if t.requires_grad and t.is_leaf else t for t in directions]  # a Function's jvp may write to them
         duals = [forward_ad.make_dual(p, t, level=level) for p, t in zip(points, directions)]
         output, aux = _with_aux(func(*tree_unflatten(duals, structure)), has_aux, call)
         outputs, spec = _tensors(output, call)
@@ -301,6 +316,36 @@ def linearize(func, *primals):
     return _released(output, keep), jvp_fn
 
 
+def rows_of_jacobian(output, inputs, create_graph, chunk_size=None):
+    """The derivatives of all elements of output: (*output.shape, *input.shape) for each input.
+
+    A backward pass takes the gradients of many elements at once: `chunk_size`, or as many as fit into caches.
+    """
+    count, shapes = output.numel(), [[*output.shape, *t.shape] for t in inputs]
+    if not count or not output.requires_grad:
+        return [t.new_zeros(shape) for t, shape in zip(inputs, shapes)]
+    if chunk_size is None:
+        chunk_size = max(1, (1 << (18 if output.device.type == "cpu" else 24)) // max(count, *(t.numel() for t in inputs)))
+    chunks = []
+    for start in range(0, count, chunk_size):
+        rows = min(chunk_size, count - start)
+        weights = wisp.zeros(rows, count, dtype=output.dtype, device=output.device)
+        weights.diagonal(start).fill_(1)
+        weights = weights.reshape(rows, *output.shape)
+        if any(map(_dispatched, (output, *inputs))):  # their operators are the class's, which knows no batches of gradients
+            found = [
+                _autograd_grad([output], inputs, [w], retain_graph=True, create_graph=create_graph, allow_unused=True) for w in weights
+            ]
+            chunks.append([None if grads[0] is None else wisp.stack(grads) for grads in zip(*found)])
+        else:
+            chunks.append(_core._grad_of_batch([output], [weights], inputs, True, create_graph, True))
+    made = []
+    for parts, t, shape in zip(zip(*chunks), inputs, shapes):
+        whole = parts[0] if len(parts) == 1 or parts[0] is None else wisp.cat(parts)
+        made.append(t.new_zeros(shape) if whole is None else whole.reshape(shape))
+    return made
+
+
 def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_copy=False):
     """The function that computes the Jacobian of func: (*output.shape, *input.shape) for each pair."""
     if chunk_size is not None and chunk_size <= 0:
@@ -318,16 +363,7 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
             keep = level.records(outputs, _own(tracked))
             jacobians = []
             for out in outputs:
-                rows = [[] for _ in tracked]
-                for i in range(out.numel()):
-                    weight = wisp.zeros(out.numel(), dtype=out.dtype, device=out.device)
-                    weight[i] = 1
-                    for row, g in zip(rows, _gradients([out], tracked, [weight.reshape(out.shape)], keep, True)):
-                        row.append(g)
-                blocks = iter(
-                    wisp.stack(row).reshape([*out.shape, *t.shape]) if row else out.new_zeros([*out.shape, *t.shape])
-                    for row, t in zip(rows, tracked)
-                )
+                blocks = iter(rows_of_jacobian(out, tracked, keep, chunk_size))
                 tree = tree_unflatten([next(blocks) if _differentiable(t) else t for t in leaves], structure)
                 jacobians.append(tree[0] if isinstance(argnums, int) else tree)
         result = _released(tree_unflatten(jacobians, spec), keep)
@@ -350,7 +386,7 @@ def _unit_vectors(points):
     total, first, batches = sum(p.numel() for p in points), 0, []
     for point in points:
         batch = wisp.zeros(total, point.numel(), dtype=point.dtype, device=point.device)
-        batch[first : first + point.numel()] = wisp.eye(point.numel(), dtype=point.dtype, device=point.device)
+        batch.diagonal(-first).fill_(1)
         batches.append(batch.reshape(total, *point.shape))
         first += point.numel()
     return batches

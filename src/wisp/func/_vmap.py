@@ -4,9 +4,43 @@ import functools
 
 import wisp
 from wisp.func import _batching
-from wisp.utils._pytree import tree_flatten, tree_unflatten
+from wisp.utils import _pytree
+from wisp.utils._pytree import tree_unflatten
 
 _RANDOMNESS = ("error", "different", "same")
+
+
+def is_whole(value):
+    """Whether a value is mapped by methods of its own, with all tensors in it (a TensorDict), and not part by part."""
+    return hasattr(type(value), "_add_batch_dim") and hasattr(type(value), "_maybe_remove_batch_dim")
+
+
+def tree_flatten(tree, is_leaf=is_whole):
+    return _pytree.tree_flatten(tree, is_leaf=is_leaf)
+
+
+def add_batch_dim(tensor, in_dim, level):
+    """A tensor as one sample of the vmap with this number, its batch being `in_dim`."""
+    return _batching.wrapped(tensor if in_dim == 0 else tensor.movedim(in_dim, 0), level)
+
+
+def remove_batch_dim(tensor, level, batch_size, out_dim):
+    """All samples of the vmap with this number, the batch at `out_dim`."""
+    return _batching.physical_of(tensor, _batching.levels()[level - 1]).movedim(0, out_dim)
+
+
+def maybe_remove_batch_dim(name, output, level, batch_size, out_dim):
+    """All samples of what a function returned; with `out_dim` None, what is the same for all of them."""
+    if out_dim is None:
+        if _batching.is_batched(output, level):
+            raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
+        return output
+    if not isinstance(output, wisp.Tensor):
+        raise ValueError(
+            f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(output)}. "
+            "Did you mean to set out_dims= to None for output?"
+        )
+    return remove_batch_dim(output, level, batch_size, out_dim)
 
 
 def _spread(dims, tree, where):
@@ -51,7 +85,7 @@ def _inputs(func, in_dims, args):
             continue
         if not isinstance(dim, int):
             raise ValueError(f"{call}: Got in_dim={dim} for an input but in_dim must be either an integer dimension or None.")
-        if not isinstance(leaf, wisp.Tensor):
+        if not (isinstance(leaf, wisp.Tensor) or is_whole(leaf)):
             raise ValueError(
                 f"{call}: Got in_dim={dim} for an input but the input is of type {type(leaf)}. We cannot vmap over "
                 "non-Tensor arguments, please use None as the respective in_dim"
@@ -83,7 +117,7 @@ def _outputs(func, result, out_dims, level):
         )
     if not all(place is None or isinstance(place, int) for place in tree_flatten(out_dims, is_leaf=lambda x: x is None)[0]):
         raise ValueError(f"{call}: `out_dims` must be an int, None or a python collection of ints")
-    one = isinstance(out_dims, (tuple, list)) and len(out_dims) == 1 and isinstance(result, wisp.Tensor)
+    one = isinstance(out_dims, (tuple, list)) and len(out_dims) == 1 and (isinstance(result, wisp.Tensor) or is_whole(result))
     places = _spread(
         out_dims[0] if one else out_dims,
         result,
@@ -94,17 +128,10 @@ def _outputs(func, result, out_dims, level):
     )
     outputs = []
     for part, place in zip(parts, places):
-        if place is None:
-            if _batching.is_batched(part, level.number):
-                raise ValueError(f"vmap({_name(func)}, ...): `{_name(func)}` can not return a BatchedTensor when out_dim is None")
-        elif not isinstance(part, wisp.Tensor):
-            raise ValueError(
-                f"vmap({_name(func)}, ...): `{_name(func)}` must only return Tensors, got type {type(part)}. "
-                "Did you mean to set out_dims= to None for output?"
-            )
+        if is_whole(part):
+            part = part._maybe_remove_batch_dim(_name(func), vmap_level=level.number, batch_size=level.size, out_dim=place)
         else:
-            part = _batching.physical_of(part, level)
-            part = part if place == 0 else part.movedim(0, place)
+            part = maybe_remove_batch_dim(_name(func), part, level.number, level.size, place)
         outputs.append(part)
     return outputs, places, structure
 
@@ -112,7 +139,11 @@ def _outputs(func, result, out_dims, level):
 def _mapped(func, leaves, spec, dims, size, out_dims, randomness, kwargs):
     with _batching.entered(size, randomness) as level:
         samples = [
-            leaf if dim is None else _batching.wrapped(leaf if dim == 0 else leaf.movedim(dim, 0), level.number)
+            leaf
+            if dim is None
+            else leaf._add_batch_dim(in_dim=dim, vmap_level=level.number)
+            if is_whole(leaf)
+            else add_batch_dim(leaf, dim, level.number)
             for leaf, dim in zip(leaves, dims)
         ]
         return _outputs(func, func(*tree_unflatten(samples, spec), **kwargs), out_dims, level)

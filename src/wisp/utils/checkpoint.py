@@ -130,7 +130,7 @@ class _Run:
         self.random, self.autocast = _RandomState(preserve, args), _Autocast()
         self.recompute_context, self.check = recompute_context, check
         self.early_stop = early_stop if _early_stop is None else _early_stop
-        self.count = 0  # tensors saved the first time
+        self.count, self.finished = 0, False  # tensors saved the first time, and whether that run is over
         self.values = None  # tensors saved the second time
         self.task, self.taken = None, {}  # the backward pass that they were computed for, and which has had each
 
@@ -167,7 +167,7 @@ class _Run:
 
     def compute(self):
         self.values = values = {}
-        stop = self.early_stop
+        stop = self.early_stop or not self.finished  # a backward pass inside of the first run: what comes later was not saved yet
 
         def keep(tensor):
             if len(values) >= self.count:
@@ -177,27 +177,25 @@ class _Run:
             values[len(values)] = tensor.detach() if tensor.requires_grad else tensor
             if stop and len(values) == self.count:
                 raise _Enough
-            return None
+            inner.append(tensor)
+            return len(inner) - 1
 
         self.keep = keep
-
-        def misuse(_):
-            raise CheckpointError(
-                "checkpoint: backward ran inside of the checkpointed function while it was computed "
-                "again, which is not supported; use use_reentrant=True"
-            )
+        inner = []  # for a backward pass inside of the function; the graph holds numbers, so that it can be freed without the collector
 
         with (
             self.random.restored(),
             self.autocast.restored(),
             self.recompute_context,
             wisp.enable_grad(),
-            saved_tensors_hooks(keep, misuse),
+            saved_tensors_hooks(keep, inner.__getitem__),
         ):
             try:
                 self.function(*self.args, **self.kwargs)
             except _Enough:
                 pass
+            finally:
+                inner.clear()
 
 
 def _checkpoint_by_hooks(function, preserve, context_fn, check, early_stop, args, kwargs):
@@ -210,7 +208,9 @@ def _checkpoint_by_hooks(function, preserve, context_fn, check, early_stop, args
         if isinstance(context, _SelectiveMode):
             context.run = run
     with forward_context, saved_tensors_hooks(run.pack, lambda recorded: recorded.run.unpack(recorded)):
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+        run.finished = True
+        return result
     raise RuntimeError("checkpoint: a context of context_fn suppressed an exception of the function, which must be let pass")
 
 

@@ -132,11 +132,14 @@ def test_modes():
 def test_custom_functions():
     class Square(Function):
         @staticmethod
-        def forward(ctx, x, factor):
+        def forward(x, factor):
+            return factor * x * x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            x, ctx.factor = inputs
             ctx.save_for_backward(x)
             ctx.save_for_forward(x)
-            ctx.factor = factor
-            return factor * x * x
 
         @staticmethod
         def backward(ctx, g):
@@ -218,3 +221,12 @@ def test_tangents_of_tensors_that_change_their_shape_in_place(write):
     close(jacfwd(f)(x), jacrev(f)(x))
     samples = wisp.stack([x, x + 1, x * 3])
     close(wisp.vmap(f)(samples), wisp.stack([f(s) for s in samples]))
+
+
+def test_detach_in_place_forgets_tangents():
+    from wisp.autograd import forward_ad
+
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(wisp.ones(2), wisp.ones(2)).clone()
+        dual.detach_()
+        assert forward_ad.unpack_dual(dual * 2).tangent is None

@@ -524,3 +524,97 @@ def test_functional():
     assert y.grad.tolist() == [2.0, 2.0]
     with pytest.raises(RuntimeError):
         F.jacobian(lambda t: t.detach(), x, strict=True)
+
+
+def test_what_forward_does_jvp_must_do():
+    from wisp.autograd import forward_ad
+
+    def applied(function, *args):
+        with forward_ad.dual_level():
+            return forward_ad.unpack_dual(function.apply(forward_ad.make_dual(wisp.ones(4), wisp.ones(4)), *args)).tangent
+
+    class View(Function):
+        @staticmethod
+        def forward(ctx, x, how):
+            ctx.how = how
+            return x[:2]
+
+        @staticmethod
+        def jvp(ctx, tangent, _):
+            return ctx.how(tangent)
+
+    assert applied(View, lambda t: t[:2]).tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="jvp is not returning a view\\."):
+        applied(View, lambda t: t[:2].clone())
+    with pytest.raises(RuntimeError, match="jvp is not returning a view of the given"):
+        applied(View, lambda t: t.clone()[:2])
+
+    class Inplace(Function):
+        @staticmethod
+        def forward(ctx, x, inplace):
+            ctx.inplace = inplace
+            ctx.mark_dirty(x)
+            return x.mul_(2)
+
+        @staticmethod
+        def jvp(ctx, tangent, _):
+            return tangent.mul_(2) if ctx.inplace else tangent * 2
+
+    assert applied(Inplace, True).tolist() == [2, 2, 2, 2]
+    with pytest.raises(RuntimeError, match="must modify the corresponding gradient inplace"):
+        applied(Inplace, False)
+
+    class Neither(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+    with pytest.raises(RuntimeError, match="must implement the jvp function"):
+        applied(Neither)
+
+    class Dirty(Function):
+        @staticmethod
+        def forward(ctx, x, view):
+            y = x.clone().view_as(x) if view else x.clone()
+            ctx.mark_dirty(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3, None
+
+    x = wisp.ones(1, requires_grad=True)
+    with pytest.raises(RuntimeError, match="received a tensor that was not an input"):
+        Dirty.apply(x, True)
+    with pytest.warns(UserWarning, match="Only input Tensors should be given to ctx.mark_dirty"):
+        Dirty.apply(x, False).backward()
+    assert x.grad.item() == 3
+
+
+def test_pack_hooks_may_not_write():
+    with wisp.autograd.graph.saved_tensors_hooks(lambda t: t.add_(1), lambda t: t):
+        with pytest.raises(RuntimeError, match="pack hook is modifying its input in place"):
+            wisp.ones(2, requires_grad=True).exp()
+
+
+def test_backward_inside_of_a_checkpoint():
+    from wisp.utils.checkpoint import checkpoint
+
+    def inner(x):
+        (grad,) = wisp.autograd.grad((x**3).sum(), x, create_graph=True)
+        return grad.sin()
+
+    for early_stop in (True, False):
+        x, y = (wisp.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+        checkpoint(inner, x, use_reentrant=False, early_stop=early_stop).sum().backward()
+        inner(y).sum().backward()
+        wisp.testing.assert_close(x.grad, y.grad)
+
+
+def test_second_derivatives_pass_module_hooks():
+    loss, calls = wisp.nn.MSELoss(), []
+    loss.register_full_backward_hook(lambda *args: calls.append(1))
+    x = wisp.rand(1, requires_grad=True)
+    (first,) = wisp.autograd.grad(loss(x, wisp.zeros(1)), x, create_graph=True)
+    (second,) = wisp.autograd.grad(first, x)
+    assert second.item() == 2 and len(calls) == 1

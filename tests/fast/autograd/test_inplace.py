@@ -424,3 +424,75 @@ def test_as_strided_before_its_start_and_over_shared_memory():
     z = (x * 1)[:3].expand(2, 3).as_strided((3,), (1,))
     (g,) = autograd.grad((z * z).sum(), x)
     assert g.tolist() == [2.0, 4.0, 6.0, 0.0, 0.0, 0.0]
+
+
+def test_inference_mode_and_views():
+    for requires_grad in (True, False):
+        a = wisp.ones(1, 2, 3, requires_grad=requires_grad).clone()
+        with wisp.inference_mode():
+            view = a.view(-1)
+            assert not view.is_inference() and view.requires_grad == requires_grad and view.is_leaf
+            made = wisp.ones(2, 3)
+            made.resize_(3)
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+            made.unsqueeze_(0)
+        if not requires_grad:
+            view.add_(1)
+            continue
+        for change in (lambda t: t.add_(2), lambda t: t.unsqueeze_(0)):
+            with pytest.raises(RuntimeError, match="A view was created in inference mode and is being modified inplace"):
+                change(view)
+        a.add_(1)
+        with pytest.raises(RuntimeError, match="A view was created in inference mode and its base or another view"):
+            view.grad_fn
+        assert "<Invalid>" in repr(view)
+
+
+def test_views_made_without_gradients_are_of_no_use_after_a_write():
+    a = wisp.ones(2, requires_grad=True).clone()
+    with wisp.no_grad():
+        view = a[:1]
+    a.mul_(2)
+    with pytest.raises(RuntimeError, match="A view was created in no_grad mode and its base or another view"):
+        view * 2
+
+
+def test_gradients_of_many_parts_are_added_where_they_arrived():
+    x = wisp.arange(12.0).reshape(3, 4).requires_grad_()
+    seen = []
+    kept = x[0]
+    kept.register_hook(lambda g: seen.append(g.clone()))
+    total = sum((i + 1) * x[i // 4, i % 4] for i in range(12)) + (x[:, 1:3] * 100).sum() + (kept * x[2].detach()).sum() + x.diagonal().sum()
+    expected = wisp.arange(1.0, 13.0).reshape(3, 4)
+    expected[:, 1:3] += 100
+    expected[0] += x[2].detach()
+    expected += wisp.eye(3, 4)
+    given = wisp.autograd.grad(total, x, retain_graph=True)[0]
+    assert given.tolist() == expected.tolist() and seen[0].tolist() == [8.0, 9.0, 10.0, 11.0]
+    total.backward(retain_graph=True)
+    total.backward()
+    assert x.grad.tolist() == (2 * expected).tolist() and given.tolist() == expected.tolist()
+    y = wisp.arange(3.0).requires_grad_()
+    second = wisp.autograd.grad((y[0] * y[1] * y[2] + y[0] ** 3), y, create_graph=True)[0]
+    assert wisp.autograd.grad(second.sum(), y)[0].tolist() == [3.0, 2.0, 1.0]
+
+
+def test_writes_to_parts_leave_gradients_that_others_hold():
+    x, weights = wisp.arange(1.0, 5.0).requires_grad_(), wisp.arange(1.0, 5.0)
+    y = wisp.zeros(4)
+    between = []
+    for i in range(4):
+        y[i] = x[i] * x[i]
+        if i == 1:
+            middle = y * 1
+            middle.retain_grad()
+            y.register_hook(lambda g: between.append(g))
+    total = (y * weights).sum() + middle.sum()
+    total.backward()
+    assert x.grad.tolist() == [4.0, 12.0, 18.0, 32.0] and middle.grad.tolist() == [1.0] * 4
+    assert [g.tolist() for g in between] == [[2.0, 3.0, 1.0, 1.0]]
+    start = weights.clone()
+    z = wisp.zeros(4)
+    z[1] = x[1]
+    z.backward(start)
+    assert start.tolist() == [1.0, 2.0, 3.0, 4.0]

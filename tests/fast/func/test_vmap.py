@@ -146,16 +146,23 @@ def test_randomness():
 
 def test_functions_of_the_user():
     class Cube(Function):
+        generate_vmap_rule = True
+
         @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
+        def forward(x):
             return x**3
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(inputs[0])
 
         @staticmethod
         def backward(ctx, g):
             return 3 * ctx.saved_tensors[0] ** 2 * g
 
     class Marked(Cube):
+        generate_vmap_rule = False
+
         @staticmethod
         def vmap(info, in_dims, x):
             assert info.batch_size == 2 and in_dims == (0,)
@@ -164,6 +171,61 @@ def test_functions_of_the_user():
     close(vmap(Cube.apply)(X), X**3)
     close(vmap(grad(lambda a: Cube.apply(a).sum()))(X), 3 * X**2)
     close(vmap(Marked.apply)(X), X + 100)
+
+    class Both(Marked):
+        generate_vmap_rule = True
+
+    class Nothing(Cube):
+        generate_vmap_rule = False
+
+    class Old(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    class One(Marked):
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return x
+
+    class Wrong(Marked):
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return x, (0,)
+
+    for function, text in (
+        (Both, "generate_vmap_rule=True and"),
+        (Nothing, "does not have vmap support"),
+        (Old, "must override the setup_context"),
+        (One, "to have two returns"),
+        (Wrong, "returned an incompatible"),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            vmap(function.apply)(X)
+    with pytest.raises(RuntimeError, match="must override the setup_context"):
+        grad(lambda x: Old.apply(x).sum())(X)
+
+
+def test_functions_that_return_and_save_an_input():
+    class Same(Function):
+        @staticmethod
+        def forward(x):
+            return x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(output)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+    with pytest.raises(RuntimeError, match="An input that has been returned as-is"):
+        grad(lambda x: Same.apply(x.clone()).sum())(X)
 
 
 def test_refusals():
@@ -199,3 +261,57 @@ def test_promotion():
     scale = wisp.ones(2, dtype=wisp.float64)  # no dimensions inside: does not promote
     assert vmap(lambda a, s: a * s)(wisp.ones(2, 3), scale).dtype == wisp.float32
     assert vmap(lambda a: a + 1.5)(wisp.ones(2, dtype=wisp.int64)).dtype == wisp.float32
+
+
+def test_products_fit_by_sample():
+    for product, a, b in (
+        (wisp.mm, (3, 2, 2, 2), (3, 2, 2)),
+        (wisp.bmm, (3, 2, 2, 2), (3, 2)),
+        (wisp.mv, (3, 2), (3, 2)),
+        (wisp.dot, (3, 2), (3, 1)),
+    ):
+        with pytest.raises(RuntimeError, match="Shape mismatch"):
+            vmap(product)(wisp.ones(a), wisp.ones(b))
+
+
+def test_random_operators_of_numbers_and_samples():
+    drawn = vmap(lambda t: wisp.normal(0.0, t), randomness="different")(wisp.ones(3, 4))
+    assert drawn.shape == (3, 4) and drawn.unique().numel() == 12
+    once = wisp.ones(4)
+    assert vmap(lambda t, _: wisp.normal(0.0, once), randomness="different")(wisp.ones(3), wisp.ones(3)).unique().numel() == 12
+
+
+class Pair:
+    """Two tensors that are mapped as one, by methods of their own."""
+
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+    def dim(self):
+        return 1
+
+    @property
+    def shape(self):
+        return self.a.shape[:1]
+
+    def _add_batch_dim(self, *, in_dim, vmap_level):
+        from wisp._C._functorch import _add_batch_dim
+
+        return Pair(_add_batch_dim(self.a, in_dim, vmap_level), _add_batch_dim(self.b, in_dim, vmap_level))
+
+    def _maybe_remove_batch_dim(self, name, vmap_level, batch_size, out_dim):
+        from wisp._C._functorch import _remove_batch_dim
+
+        return Pair(*(_remove_batch_dim(t, vmap_level, batch_size, out_dim) for t in (self.a, self.b)))
+
+
+def test_collections_that_map_themselves():
+    def swapped(pair, scale):
+        assert pair.a.shape == (3,) and pair.b.shape == ()
+        return Pair(pair.b * scale, pair.a + 1), pair.a.sum()
+
+    a, b = wisp.randn(2, 3), wisp.randn(2)
+    pair, total = wisp.vmap(swapped, in_dims=(0, None))(Pair(a, b), 2.0)
+    assert wisp.equal(pair.a, b * 2) and wisp.equal(pair.b, a + 1) and wisp.equal(total, a.sum(1))
+    only = wisp.vmap(lambda pair: Pair(pair.a, pair.a), out_dims=(1,))(Pair(a, b))
+    assert wisp.equal(only.a, a.t())

@@ -19,3 +19,7 @@ def test_unused_shared_and_refused():
 
 def test_different_numbers_of_batches():
     good(launch(3, "join"), [f"all is well in rank {rank}" for rank in range(3)])
+
+
+def test_a_backward_that_joins_after_forwards_that_did_not():
+    good(launch(2, "late_sync"), ["late sync"])

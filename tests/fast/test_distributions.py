@@ -162,3 +162,32 @@ def test_a_subclass_with_parts_of_its_own_must_define_expand():
     with pytest.raises(NotImplementedError, match="custom __init__"):
         Named(wisp.zeros(2), wisp.ones(2), "x").expand([3, 2])
     assert wisp.distributions.Chi2(wisp.ones(2)).expand([3, 2]).batch_shape == (3, 2)
+
+
+def test_dirichlet_at_small_concentrations():
+    wisp.manual_seed(0)
+    x = D.Beta(wisp.tensor(0.01), wisp.tensor(0.01)).sample((2000,))
+    assert ((x > 0) & (x < 1)).all() and abs((x < 0.5).float().mean() - 0.5) < 0.05
+    # x = u ** (1 / a) for Beta(a, 1): its derivative by a is -x log(x) / a, and by b, from (1 - x) alike, at a = 1
+    a = wisp.full((50,), 0.3, dtype=wisp.float64, requires_grad=True)
+    x = D.Beta(a, wisp.ones_like(a)).rsample()
+    x.sum().backward()
+    wisp.testing.assert_close(a.grad, (-x * x.log() / a).detach())
+    b = wisp.full((50,), 20.0, dtype=wisp.float64, requires_grad=True)
+    y = D.Beta(wisp.ones_like(b), b).rsample()
+    y.sum().backward()
+    wisp.testing.assert_close(b.grad, ((1 - y) * (1 - y).log() / b).detach(), rtol=1e-6, atol=1e-9)
+
+
+def test_samples_have_tangents_of_zero():
+    from wisp.autograd import forward_ad
+
+    samplers = [wisp.bernoulli, wisp.poisson, wisp.normal, lambda x: wisp.normal(0.0, x), lambda x: x.uniform_(), lambda x: x.normal_()]
+    for sample in samplers:
+        with forward_ad.dual_level():
+            out = sample(forward_ad.make_dual(wisp.ones(3), wisp.ones(3)))
+            assert forward_ad.unpack_dual(out).tangent.count_nonzero() == 0
+
+
+def test_wishart_of_whole_degrees_of_freedom():
+    assert D.Wishart(wisp.tensor(1), wisp.tensor([[1.0]])).sample().shape == (1, 1)

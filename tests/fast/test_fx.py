@@ -159,3 +159,44 @@ def test_steps_know_their_modules_types_and_lines():
     moved = fx.Transformer(fx.GraphModule(tracer.root, graph)).transform()
     assert [n.stack_trace for n in moved.graph.nodes if n.op == "call_function"] == [node.stack_trace]
     assert "def forward(self, x : torch.Tensor) -> torch.Tensor:" in fx.symbolic_trace(Outer()).code
+
+
+def test_passes_run_in_an_order_that_their_constraints_allow():
+    from wisp.fx.passes.infra.pass_base import PassBase, PassResult
+    from wisp.fx.passes.infra.pass_manager import PassManager, pass_result_wrapper, this_before_that_pass_constraint
+
+    said = []
+
+    class Replace(PassBase):
+        def requires(self, graph_module):
+            said.append("requires")
+
+        def call(self, graph_module):
+            found = [node for node in graph_module.graph.nodes if node.target is wisp.relu]
+            for node in found:
+                node.target = wisp.tanh
+            return PassResult(graph_module, bool(found))
+
+        def ensures(self, graph_module):
+            said.append("ensures")
+
+    first, second = pass_result_wrapper(lambda module: said.append("first")), Replace()
+    manager = PassManager([second, first], [this_before_that_pass_constraint(first, second)])
+    module, modified = manager(wisp.fx.symbolic_trace(lambda x: wisp.relu(x)))
+    assert said == ["first", "requires", "ensures"] and modified
+    assert wisp.equal(module(wisp.ones(2)), wisp.ones(2).tanh())
+    manager.add_constraint(this_before_that_pass_constraint(second, first))
+    with pytest.raises(RuntimeError, match="contradict"):
+        manager(module)
+    with pytest.raises(TypeError, match="not a PassResult"):
+        PassManager([lambda module: None])(module)
+
+
+def test_shards_tell_their_parts():
+    from wisp.distributed.tensor import Shard
+
+    assert [Shard.local_shard_size_and_offset(10, 4, rank) for rank in range(4)] == [(3, 0), (3, 3), (3, 6), (1, 9)]
+
+
+def test_the_class_of_a_graph_module_is_known_by_its_qualified_name():
+    assert "GraphModuleImpl" in str(type(fx.symbolic_trace(nn.ReLU())))

@@ -125,3 +125,16 @@ def test_no_memory_is_kept():
         (batch(requires_grad=True) * 2).sum().backward()
     gc.collect()
     assert sum(isinstance(o, wisp.Tensor) for o in gc.get_objects()) <= before
+
+
+def test_multihead_attention():
+    attention = wisp.nn.MultiheadAttention(4, 2, batch_first=True).eval()
+    parts = [wisp.randn(3, 4), wisp.randn(1, 4)]
+    nested = wisp.nested.nested_tensor(parts)
+    with pytest.raises(AssertionError, match="does not support NestedTensor outside of its fast path"):
+        attention(nested, nested, nested)
+    with wisp.no_grad():
+        output, weights = attention(nested, nested, nested)
+        for part, got in zip(parts, output.unbind()):
+            wisp.testing.assert_close(got, attention(part[None], part[None], part[None])[0][0])
+    assert weights.shape == (2, 3, 3) and weights[1].count_nonzero() == 1

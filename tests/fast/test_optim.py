@@ -180,3 +180,19 @@ def test_a_generator_in_a_pickle_goes_on_where_it_stood():
     wisp.rand(5, generator=g)
     again = pickle.loads(pickle.dumps(g))
     assert wisp.equal(wisp.rand(7, generator=again), wisp.rand(7, generator=g)) and again.device == g.device
+
+
+def test_steps_of_a_programs_own_optimizer_stay_numbers():
+    class Own(wisp.optim.Optimizer):
+        def __init__(self, params):
+            super().__init__(params, {})
+
+        def step(self):
+            for p in self.param_groups[0]["params"]:
+                self.state[p]["step"] = self.state[p].get("step", 0) + 1
+
+    p = wisp.nn.Parameter(wisp.ones(2))
+    first, second = Own([p]), Own([p])
+    first.step()
+    second.load_state_dict(first.state_dict())
+    assert second.state[p]["step"] == 1 and type(second.state[p]["step"]) is int

@@ -39,6 +39,15 @@ def test_static_quantization_is_refused():
         quantization.convert(quantization.prepare(nn.Sequential(quantization.QuantStub(), nn.Linear(1, 1))))
 
 
-@pytest.mark.parametrize("name", ["wisp.ao.quantization", "wisp.ao.nn.quantized.dynamic"])
+@pytest.mark.parametrize("name", ["wisp.ao.quantization", "wisp.ao.nn.qat", "wisp.ao.nn.quantized.dynamic"])
 def test_examples(name):
     assert doctest.testmod(importlib.import_module(name)).failed == 0
+
+
+def test_linear_trains_through_rounded_weights():
+    layer = wisp.ao.nn.qat.Linear(3, 2, qconfig=quantization.get_default_qconfig())
+    x = wisp.eye(3)
+    steps = (layer(x) - layer.bias).detach().T / (layer.weight.detach().abs().max() / 127.5)
+    wisp.testing.assert_close(steps, steps.round(), atol=1e-3, rtol=0)
+    layer(x).sum().backward()
+    assert bool((layer.weight.grad == 1).sum() >= 5)

@@ -419,7 +419,7 @@ def test_compressed_layouts_have_batches_blocks_and_dense_dimensions(layout, blo
         and s.values().dim() == len(shape) - 1 + 2 * (block is not None)
     )
     assert wisp.equal(s.to_dense(), x) and wisp.equal(s.to_sparse().to_dense(), x)
-    again = s.to_sparse().to_sparse(layout=layout, blocksize=block, dense_dim=inner)
+    again = s.to_sparse().to_dense().to_sparse(layout=layout, blocksize=block, dense_dim=inner)
     assert wisp.equal(again.to_dense(), x) and wisp.equal((s * 2).sin().to_dense(), (x * 2).sin())
     assert wisp.equal((s + s).to_dense(), x + x) and wisp.equal(s.clone().sin_().to_dense(), x.sin())
     out = s.clone()
@@ -483,3 +483,33 @@ def test_index_dtypes_stay():
     x = wisp.sparse_csr_tensor(x.crow_indices().int(), x.col_indices().int(), x.values(), x.shape)
     assert x.to_sparse_csc().ccol_indices().dtype is wisp.int32
     assert x.bool()[0, 0].dtype is wisp.bool
+
+
+def test_conversions_that_pytorch_has_not_are_refused():
+    batched = wisp.eye(4).expand(2, 4, 4)
+    for source, layout, block, text in (
+        (batched.to_sparse_csr(), wisp.sparse_bsr, (2, 2), "SparseCsr to SparseBsr for batched inputs is not supported"),
+        (batched.to_sparse(), wisp.sparse_csr, None, r"for input tensors with sparse_dim\(\)!=2 is not supported"),
+        (wisp.eye(4).to_sparse_bsr((2, 2)), wisp.sparse_csc, None, "sparse_compressed_to_sparse_csc: expected SparseCsr or SparseCsc"),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            source.to_sparse(layout=layout, blocksize=block)
+    with pytest.raises(RuntimeError, match="with sparse_dim argument"):
+        wisp.eye(4).to_sparse().to_sparse(1)
+
+
+def test_select_keeps_compressed_layouts():
+    x = wisp.rand(2, 3, 4, 5) + 0.5
+    for layout in (wisp.sparse_csr, wisp.sparse_csc):
+        batched = x.to_sparse(layout=layout)
+        assert batched.select(1, 2).layout is layout and wisp.equal(batched.select(1, 2).to_dense(), x.select(1, 2))
+        hybrid = x[0].to_sparse(layout=layout, dense_dim=1)
+        assert hybrid.select(2, 3).layout is layout and wisp.equal(hybrid.select(2, 3).to_dense(), x[0].select(2, 3))
+        with pytest.raises(RuntimeError, match="selecting sparse dimensions is not supported for batched"):
+            batched.select(-1, 0)
+
+
+def test_gradients_of_an_embedding_without_entries():
+    embedding = wisp.nn.Embedding(0, 0, sparse=True)
+    embedding(wisp.tensor([], dtype=wisp.int64)).sum().backward()
+    assert embedding.weight.grad.is_sparse and embedding.weight.grad.shape == (0, 0)

@@ -10,8 +10,9 @@ from scope import out_of_scope
 
 BAD = ("failed", "error", "crashed", "hung")
 PRIVATE = re.compile(
-    r"Wisp has no (module )?torch(\.\w+)*\._\w|no attribute '_(?!_)\w+'|MISSING API: torch(\.\w+)*\._\w|stub of the harness|<stub torch"
-    r"|cannot import name '_|HarnessStub|torch\.ops\.\w+|No module named 'torch(\.\w+)*\._|TorchScript|torch\._C"
+    r"Wisp has no (module )?torch(\.\w+)*\._\w|(no|not have the) attribute '_(?!_)\w+'|MISSING API: torch(\.\w+)*\._\w"
+    r"|stub of the harness|<stub torch|cannot import name '_|HarnessStub|torch\.ops\.\w+|No module named 'torch(\.\w+)*\._"
+    r"|TorchScript|torch\._C"
 )
 ABSENT = re.compile(r"AbsentDtype|no (dtype )?torch\.(complex32|float8|float4|chalf|q?u?int[1-7]?8?)")
 COLUMNS = "collected run passed failed error skipped crashed hung out env private".split()

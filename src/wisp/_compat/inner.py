@@ -9,7 +9,7 @@ from wisp._compat.answers import Answer, From, Nothing, Refusal, Unused, same
 
 _NO_COMPILER = "Wisp has no compiler whose parts could be called"
 _NO_PARTS = "this is a part of PyTorch's own loader, which Wisp's does not have"
-_NO_STORE = "ranks meet through the launcher (`wisp launch`, torchrun's variables), not through a store of the program"
+_NO_GROUP = "groups are made by init_process_group: under a launcher, or with init_method=, or store="
 _NO_PIPELINE = "Wisp has no pipelines over processes"
 _decorator = Answer("The decorator itself: what is decorated stays as it is.", None, "*args, **kwargs", "lambda f: f")
 
@@ -23,10 +23,13 @@ INNER = {
             "_broadcast_to_and_flatten": From("wisp.utils._pytree"),
             **same("tree_flatten tree_unflatten", From("wisp.utils._pytree")),
             **same(
-                "_add_batch_dim _remove_batch_dim _maybe_remove_batch_dim _validate_and_get_batch_size _unwrap_batched "
-                "_create_batched_inputs _process_batched_inputs _check_out_dims_is_int_or_int_pytree _num_outputs _as_tuple",
+                "_validate_and_get_batch_size _unwrap_batched _create_batched_inputs "
+                "_process_batched_inputs _check_out_dims_is_int_or_int_pytree _num_outputs _as_tuple",
                 Refusal("call vmap"),
             ),
+            "_add_batch_dim": From("wisp.func._vmap", "add_batch_dim"),
+            "_remove_batch_dim": From("wisp.func._vmap", "remove_batch_dim"),
+            "_maybe_remove_batch_dim": From("wisp.func._vmap", "maybe_remove_batch_dim"),
             "_get_name": Answer("The name of a function.", None, "func", "getattr(func, '__name__', repr(func))"),
         },
     ),
@@ -63,7 +66,9 @@ INNER = {
             "is_batchedtensor": Answer("Whether a tensor is one that vmap made.", None, "tensor", "hasattr(tensor, '_level')"),
             **same("is_gradtrackingtensor is_functionaltensor is_legacy_batchedtensor", Answer("False: there is none.", False, "tensor")),
             "TransformType": enum.Enum("TransformType", "Torch Vmap Grad Jvp Functionalize"),
-            **same("get_unwrapped get_value _unwrap_batched _add_batch_dim _remove_batch_dim maybe_get_bdim", Refusal("call vmap")),
+            "_add_batch_dim": From("wisp.func._vmap", "add_batch_dim"),
+            "_remove_batch_dim": From("wisp.func._vmap", "remove_batch_dim"),
+            **same("get_unwrapped get_value _unwrap_batched maybe_get_bdim", Refusal("call vmap")),
             "maybe_get_level": Answer("-1: no level.", -1, "tensor"),
             "maybe_current_level": Answer("None: no level.", None),
             "peek_interpreter_stack": Answer("None: nothing is under way.", None),
@@ -75,9 +80,8 @@ INNER = {
         "Inner parts of process groups.",
         {
             **same("ProcessGroup Work ReduceOp Backend", From("wisp.distributed")),
-            **same(
-                "Store TCPStore FileStore HashStore PrefixStore Reducer Logger ProcessGroupGloo ProcessGroupNCCL", Refusal(_NO_STORE, True)
-            ),
+            **same("Store TCPStore FileStore HashStore PrefixStore", From("wisp.distributed.stores")),
+            **same("Reducer Logger ProcessGroupGloo ProcessGroupNCCL", Refusal(_NO_GROUP, True)),
             "_DEFAULT_FIRST_BUCKET_BYTES": 1 << 20,
         },
     ),
@@ -166,10 +170,6 @@ INNER = {
     "autograd.profiler_legacy": ("The profiler by an older path.", {"profile": From("wisp.autograd.profiler")}),
     "jit._recursive": ("Inner parts of TorchScript.", {"concrete_type_store": Unused("Nothing is kept.")}),
     "jit.frontend": ("Inner parts of TorchScript.", {"get_jit_def": Refusal("scripted code runs as Python")}),
-    "nn.utils._per_sample_grad": (
-        "Gradients of every sample.",
-        {"call_for_per_sample_grads": Refusal("use torch.func: vmap(grad(loss), in_dims=(None, 0))")},
-    ),
     "nn.utils._named_member_accessor": (
         "Parameters by their names.",
         {"NamedMemberAccessor": From("wisp.nn.utils.stateless", "_NamedMemberAccessor"), "swap_tensor": From("wisp.nn.utils.stateless")},
@@ -235,7 +235,7 @@ INNER = {
         },
     ),
     "utils.data.datapipes._typing": ("Types of pipes.", {"DataPipe": typing.Any}),
-    "distributed.rendezvous": ("How ranks meet.", {"rendezvous": Refusal(_NO_STORE), "register_rendezvous_handler": Refusal(_NO_STORE)}),
+    "distributed.rendezvous": ("How ranks meet.", {"rendezvous": Refusal(_NO_GROUP), "register_rendezvous_handler": Refusal(_NO_GROUP)}),
     "distributed.utils": (
         "Help for process groups.",
         {

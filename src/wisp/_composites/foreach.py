@@ -119,6 +119,8 @@ def _foreach_mm(self, mat2):
 
 def _foreach_max(self):
     """The largest element of each tensor."""
+    if any(tensor.numel() == 0 for tensor in self):
+        raise RuntimeError("_foreach_max cannot compute the maximum of an empty tensor; max over zero elements is undefined.")
     return _apply(self, "max")
 
 

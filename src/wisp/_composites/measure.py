@@ -36,7 +36,7 @@ def _euclidean_function():
                 x_rest, y_rest = (one.new_zeros(one.shape[:-1] + (-(x.shape[-1] + 2) % 4,)) for one in (x_one, y_one))
                 left = _core.cat([x * -2, (x * x).sum(-1, keepdim=True), x_one, x_rest], -1)
                 right = _core.cat([y, y_one, (y * y).sum(-1, keepdim=True), y_rest], -1)
-                distance = (left @ right.mT).clamp_min_(0).sqrt_()
+                distance = (left @ right.mT).relu_().sqrt_()  # rounding may leave a square below zero
                 ctx.save_for_backward(x, y, distance)
                 return distance
 

@@ -1,5 +1,6 @@
 """What programs ask of tensors as objects: their storage, other types for them, Python functions on their elements."""
 
+import wisp
 from wisp import _core
 
 _op = _core._operators[""]
@@ -121,6 +122,10 @@ def record_stream(self, stream):
 
 def module_load(self, other, assign=False):
     """What `load_state_dict` puts in place of this parameter."""
+    from wisp import overrides
+
+    if overrides.has_torch_function((self, other)):  # the class of what is loaded may have its say
+        return overrides.handle_torch_function(wisp.Tensor.module_load, (self, other), self, other, assign=assign)
     return other.detach() if assign else self.detach().copy_(other)
 
 

@@ -123,12 +123,12 @@ def norm_except_dim(v, pow=2, dim=0):
 
 def _standard_gamma(input, generator=None):
     """Samples of gamma distributions of scale 1."""
-    return wisp.distributions.Gamma(input, wisp.ones_like(input)).rsample()
+    return wisp.distributions.utils.standard_gamma(input)
 
 
 def _sample_dirichlet(input, generator=None):
     """Samples of Dirichlet distributions."""
-    return wisp.distributions.Dirichlet(input).rsample()
+    return wisp.distributions.continuous._Dirichlet.apply(input)
 
 
 def _softmax(input, dim, half_to_float):

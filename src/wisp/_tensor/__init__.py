@@ -323,8 +323,6 @@ def new(self, *args, **kwargs):
     """A tensor of this one's dtype, made as by the old constructors: of sizes, or of data."""
     from wisp._tensor.legacy import new_tensor as legacy
 
-    if len(args) == 1 and isinstance(args[0], _core.Tensor) and args[0].dtype != self.dtype:
-        raise TypeError(f"new(): expected a tensor of {self.dtype}, got one of {args[0].dtype}")
     return legacy(*args, dtype=self.dtype, **kwargs)
 
 

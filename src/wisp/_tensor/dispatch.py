@@ -107,7 +107,8 @@ def run(overload, args, kwargs):
     leaves, spec = _pytree.tree_flatten((args, kwargs))
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, _core.Tensor)]
     name = overload.overloadpacket.__name__
-    if not _core.is_grad_enabled() or name in _PLAIN or not any(leaves[i].requires_grad for i in places):
+    recorded = _core.is_grad_enabled() and any(leaves[i].requires_grad for i in places)
+    if name in _PLAIN or not (recorded or any(_core._has_tangent(leaves[i]) for i in places)):
         return ask(overload, args, kwargs)
 
     def rebuild(tensors):
@@ -133,10 +134,13 @@ class _Dispatched(wisp.autograd.Function):
     @staticmethod
     def forward(ctx, overload, rebuild, changes, *tensors):
         ctx.overload, ctx.rebuild, ctx.tensors = overload, rebuild, tensors
+        if changes:  # backward sees the values from before
+            ctx.tensors = (tensors[0].clone(), *tensors[1:])
         args, kwargs = rebuild(tensors)
         result = ask(overload, args, kwargs)
         if changes:
-            ctx.mark_dirty(tensors[0])
+            result = tensors[0]
+            ctx.mark_dirty(result)
         ctx.set_materialize_grads(False)
         ctx.many = isinstance(result, (tuple, list))
         return tuple(result) if ctx.many else result
@@ -157,29 +161,79 @@ class _Dispatched(wisp.autograd.Function):
         results = [next(wanted) if need else None for need in needs]
         return (None, None, None, *results)
 
+    @staticmethod
+    def jvp(ctx, *tangents):
+        found = run(Tangents(ctx.overload, ctx.rebuild, ctx.many), (list(tangents[3:]), list(ctx.tensors)), {})
+        return tuple(found) if ctx.many else found[0]
 
-class Derivative:
-    """The gradients of an operator with respect to some of its tensors, as an operator of its own: on plain tensors, autograd's."""
 
-    def __init__(self, overload, rebuild, needs, many):
-        packet = overload.overloadpacket
-        self.of_operator, self._rebuild, self._needs, self._many = overload, rebuild, needs, many
-        self.overloadpacket = self
-        self.namespace, self._overloadname = packet.namespace, "default"
-        name = f"{packet.__name__}_backward"
-        self.__name__, self._qualified_op_name = name, f"{self.namespace}::{name}"
-        self.__module__, self.tags = f"torch._ops.{self.namespace}", []
-        self._schema = None
+class _MadeOperator:
+    """An operator that stands for a part of the derivative of another one: named after it, and known to no library."""
 
-    @classmethod
-    def of(cls, overload, rebuild, needs, many):
-        return cls(overload, rebuild, needs, many)
+    def __init__(self, name, namespace="aten"):
+        self.overloadpacket, self.namespace, self._overloadname = self, namespace, "default"
+        self.__name__, self._qualified_op_name = name, f"{namespace}::{name}"
+        self.__module__, self.tags, self._schema = f"torch._ops.{namespace}", [], None
 
     def name(self):
         return self._qualified_op_name
 
     def __repr__(self):
         return f"{self.namespace}.{self.__name__}.default"
+
+
+class Tangents(_MadeOperator):
+    """The tangents of an operator's results from those of its tensors."""
+
+    def __init__(self, overload, rebuild, many):
+        super().__init__(f"{overload.overloadpacket.__name__}_jvp", overload.overloadpacket.namespace)
+        self._overload, self._rebuild, self._many = overload, rebuild, many
+
+    def __call__(self, tangents, tensors):
+        from wisp.autograd import forward_ad
+
+        hidden = _core._hide_tangents((1 << 63) - 1)  # the level under way hides inner ones, and here is one
+        try:
+            with forward_ad.dual_level() as level:
+                inputs = [x if t is None else forward_ad.make_dual(x, t, level=level) for x, t in zip(tensors, tangents)]
+                args, kwargs = self._rebuild(inputs)
+                made = self._overload(*args, **kwargs)
+                parts = [forward_ad.unpack_dual(x, level=level) for x in (made if self._many else [made])]
+        finally:
+            _core._hide_tangents(hidden)
+        return [wisp.zeros_like(part.primal) if part.tangent is None else part.tangent for part in parts]
+
+
+class NodeBackward(_MadeOperator):
+    """The backward of a node of the core, whose incoming gradients are of such a class."""
+
+    def __init__(self, node):
+        super().__init__(node.name())
+        self._node = node
+
+    def __call__(self, grads):
+        if _off == 0 and _asked(grads):
+            return run(self, (list(grads),), {})
+        made = self._node(*grads)
+        return list(made) if isinstance(made, tuple) else [made]
+
+
+def node_backward(node, *grads):
+    """Called by the engine: one gradient, or None, for each input of the node."""
+    return tuple(run(NodeBackward(node), (list(grads),), {}))
+
+
+class Derivative(_MadeOperator):
+    """The gradients of an operator with respect to some of its tensors, as an operator of its own: on plain tensors, autograd's."""
+
+    def __init__(self, overload, rebuild, needs, many):
+        packet = overload.overloadpacket
+        super().__init__(f"{packet.__name__}_backward", packet.namespace)
+        self.of_operator, self._rebuild, self._needs, self._many = overload, rebuild, needs, many
+
+    @classmethod
+    def of(cls, overload, rebuild, needs, many):
+        return cls(overload, rebuild, needs, many)
 
     def __call__(self, grads, tensors):
         if _off == 0 and _asked([*grads, *tensors]):
@@ -189,7 +243,9 @@ class Derivative:
             inputs = [
                 t if not need or (further and t.requires_grad) else t.detach().requires_grad_() for t, need in zip(tensors, self._needs)
             ]
-            args, kwargs = self._rebuild(inputs)
+            name = self.of_operator.overloadpacket.__name__
+            changes = name.endswith("_") and not name.endswith("__")
+            args, kwargs = self._rebuild([inputs[0].clone(), *inputs[1:]] if changes else inputs)
             made = self.of_operator(*args, **kwargs)
             pairs = [(o, g) for o, g in zip(made if self._many else [made], grads) if g is not None and o.requires_grad]
             wanted = [t for t, need in zip(inputs, self._needs) if need]

@@ -5,7 +5,7 @@ from wisp._tensor import TYPE_NAMES
 
 
 def new_tensor(*args, dtype=None, device=None, **kwargs):
-    """What `Tensor(...)` makes: uninitialised memory of the sizes given, or the data given, in the default dtype."""
+    """What `Tensor(...)` makes: uninitialised memory of the sizes given, or the data given, in the default dtype; a tensor as it is."""
     data = kwargs.pop("data", None)
     if "size" in kwargs:
         args = (_core.Size(kwargs.pop("size")),)
@@ -13,17 +13,19 @@ def new_tensor(*args, dtype=None, device=None, **kwargs):
         raise RuntimeError(f"legacy constructor expects device type: cpu but device type: {_core.device(device).type} was passed")
     if kwargs:
         raise TypeError(f"Tensor() got an unexpected keyword argument {next(iter(kwargs))!r}")
-    dtype = dtype or _core.get_default_dtype()
     if data is not None:
         args = (data,)
+    if len(args) == 1 and isinstance(args[0], _core.Tensor):
+        if dtype not in (None, args[0].dtype):
+            raise TypeError(f"expected a tensor of {dtype}, got one of {args[0].dtype}; convert it with .to({dtype})")
+        return args[0].as_subclass(_core.Tensor) if dtype is None else args[0].detach()
+    dtype = dtype or _core.get_default_dtype()
     if not args:
         return _core.empty(0, dtype=dtype)
     if len(args) == 1 and not isinstance(args[0], int):
         value = args[0]
         if isinstance(value, _core.Size):
             return _core.empty(value, dtype=dtype)
-        if isinstance(value, _core.Tensor):
-            return value.detach() if value.dtype == dtype else value.detach().to(dtype)
         if hasattr(value, "_tensor_of"):  # a storage
             return value._tensor_of(dtype)
         if isinstance(value, float):

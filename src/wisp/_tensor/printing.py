@@ -207,8 +207,13 @@ def tensor_str(tensor, contents=None):
         tangent = unpack_dual(tensor).tangent
         if tangent is not None:
             suffixes.append(f"tangent={tangent}")
-    if tensor.grad_fn is not None:
-        suffixes.append(f"grad_fn=<{tensor.grad_fn.name().rsplit('::', 1)[-1]}>")
+    try:
+        node = tensor.grad_fn
+        name = None if node is None else node.name().rsplit("::", 1)[-1]
+    except RuntimeError:  # a view that is of no use any more
+        name = "Invalid"
+    if name is not None:
+        suffixes.append(f"grad_fn=<{name}>")
     elif tensor.requires_grad:
         suffixes.append("requires_grad=True")
 

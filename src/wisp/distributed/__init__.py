@@ -6,13 +6,15 @@ did last.
 """
 
 from wisp import _reference
-from wisp.distributed import _extras, _groups, collectives, objects
+from wisp.distributed import _extras, _groups, collectives, device_mesh, objects, stores
 from wisp.distributed._extras import *  # noqa: F403
 from wisp.distributed._groups import *  # noqa: F403
 from wisp.distributed._traffic import Traffic, count_traffic
 from wisp.distributed._work import DistBackendError, DistError, DistNetworkError, DistStoreError, Work
 from wisp.distributed.collectives import *  # noqa: F403
+from wisp.distributed.device_mesh import *  # noqa: F403
 from wisp.distributed.objects import *  # noqa: F403
+from wisp.distributed.stores import *  # noqa: F403
 
 _all_gather_base, _reduce_scatter_base = collectives._all_gather_base, collectives._reduce_scatter_base
 
@@ -20,19 +22,17 @@ __all__ = ["DistBackendError", "DistError", "DistNetworkError", "DistStoreError"
 __all__ += _extras.__all__
 __all__ += _groups.__all__
 __all__ += collectives.__all__
+__all__ += device_mesh.__all__
 __all__ += objects.__all__
+__all__ += stores.__all__
 
 
 def __getattr__(name):
-    if name in ("nn", "run", "launch", "algorithms", "elastic", "optim", "tensor", "device_mesh", "fsdp", "checkpoint", "ray"):
+    if name in ("nn", "run", "launch", "algorithms", "elastic", "optim", "tensor", "fsdp", "checkpoint", "ray"):
         import importlib
 
         return importlib.import_module("wisp.distributed." + name)
-    if name in ("DeviceMesh", "init_device_mesh"):
-        from wisp.distributed import device_mesh
-
-        return getattr(device_mesh, name)
-    if name in ("Store", "TCPStore", "FileStore", "HashStore", "PrefixStore", "ProcessGroupGloo", "ProcessGroupNCCL"):
+    if name in ("ProcessGroupGloo", "ProcessGroupNCCL"):
         from wisp._C import _distributed_c10d
 
         return getattr(_distributed_c10d, name)

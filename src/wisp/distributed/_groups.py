@@ -151,8 +151,9 @@ def init_process_group(
     _ranks=None,
 ):
     """Begin: find the other processes. Under `wisp launch` and `mpiexec` no arguments are needed; else rank, number and meeting place
-    come from the arguments or from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. The backends "mpi" and "gloo" are both MPI; "nccl"
-    moves tensors of GPUs (and MPI those of the CPU), as does no name at all where NCCL is installed.
+    come from the arguments or from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT; with `store`, rank 0 leaves there where to meet. The
+    backends "mpi" and "gloo" are both MPI; "nccl" moves tensors of GPUs (and MPI those of the CPU), as does no name at all where NCCL is
+    installed.
 
     >>> import wisp
     >>> wisp.distributed.init_process_group("gloo", rank=0, world_size=1)
@@ -164,7 +165,11 @@ def init_process_group(
     if _default is not None:
         raise ValueError("trying to initialize the default process group twice!")
     if store is not None:
-        raise NotImplementedError('init_process_group: store= is not supported; use init_method="tcp://host:port" or "file:///path"')
+        if init_method is not None:
+            raise ValueError("init_process_group: Cannot specify both init_method and store.")
+        if rank < 0 or world_size < 1:
+            raise ValueError("init_process_group: with a store, rank and world_size must be given")
+        init_method = _world.meet_through(store, rank, world_size)
     name, seconds = _backend_name("init_process_group", backend), _seconds(timeout)
     comm = _world.enter(rank, world_size, init_method, seconds)
     _default = ProcessGroup(comm, list(range(comm.size)), name, seconds, nccl=_uses_nccl(name, backend))

@@ -167,6 +167,20 @@ def reserve_port(host=""):
     return _listener.getsockname()[1]
 
 
+def meet_through(store, rank, size):
+    """The init_method of ranks that share a store: rank 0 listens, and leaves there its address and the secret of the ranks."""
+    if size == 1:
+        return None
+    if rank == 0:
+        host = getattr(store, "host", None) or socket.gethostname()
+        address = f"tcp://{host}:{reserve_port(host)}"
+        os.environ.setdefault("WISP_SECRET", new_secret())
+        store.set("wisp/meeting", f"{address} {os.environ['WISP_SECRET']}")
+    else:
+        address, os.environ["WISP_SECRET"] = store.get("wisp/meeting").decode().split()
+    return address
+
+
 def _listen(host, port, size):
     if _listener is not None and _listener.getsockname()[1] == port:
         return _listener

@@ -257,6 +257,53 @@ class Chi2(Gamma):
         return new
 
 
+# Nodes u of (0, 1), as logarithms, with weights (tanh-sinh): crowded at both ends, where the integrands below have their singularities.
+_NODES = [(-math.log1p(math.exp(-math.pi * math.sinh(s / 8))), math.pi / 8 * math.cosh(s / 8)) for s in range(-48, 27)]
+_NODES = [(log_u, weight * math.exp(log_u) * -math.expm1(log_u)) for log_u, weight in _NODES]
+
+
+def _quantile_derivative(x, a, b):
+    """d x / d a of the quantiles x of Beta(a, b): minus the distribution function's derivative by a, over the density. Its integral
+    runs over the smaller tail: 0..x in t = x u**(1 / a), or x..1 in 1 - t = (1 - x) u**(1 / b)."""
+    lower = x < a / (a + b)
+    near, far, power, slope = wisp.where(lower, x, 1 - x), wisp.where(lower, 1 - x, x), wisp.where(lower, a, b), wisp.where(lower, b, a)
+    shift, log_x, log_far = wisp.digamma(a + b) - wisp.digamma(a), x.log(), far.log()
+    total = wisp.zeros_like(x)
+    for log_u, weight in _NODES:
+        log_rest = wisp.log1p(-near * (log_u / power).exp())  # the logarithm of 1 - t, or of t
+        log_t = wisp.where(lower, log_x + log_u / power, log_rest)
+        total += weight * (log_t + shift) * ((slope - 1) * (log_rest - log_far)).exp()
+    return wisp.where(lower, -x / a, (1 - x) / b) * total
+
+
+def _Dirichlet_backward(x, concentration, grad_output):
+    """The gradient of samples x: each part moves as a Beta distribution's does, and the others make room in proportion."""
+    wide, a = x.double(), concentration.double()
+    own = _quantile_derivative(wide, a, a.sum(-1, True) - a) / (1 - wide)
+    return (own * (grad_output - (wide * grad_output).sum(-1, True))).to(concentration.dtype)
+
+
+class _Dirichlet(wisp.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(concentration):
+        # At small concentrations nearly all of the mass lies beyond what 32 bits can hold; no part is 0 or 1.
+        draws = standard_gamma(concentration.double())
+        limits = wisp.finfo(concentration.dtype)
+        parts = draws / draws.sum(-1, True).clamp(min=wisp.finfo(wisp.float64).tiny)
+        return parts.to(concentration.dtype).clamp(limits.tiny, 1 - limits.eps / 2)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output, inputs[0])
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, concentration = ctx.saved_tensors
+        return _Dirichlet_backward(x, concentration, grad_output)
+
+
 class Dirichlet(ExponentialFamily):
     """Points of a simplex; the last dimension of the concentration is that of the events."""
 
@@ -275,8 +322,7 @@ class Dirichlet(ExponentialFamily):
         return (x + 1).lgamma().sum(-1) - wisp.lgamma((x + 1).sum(-1))
 
     def rsample(self, sample_shape=wisp.Size()):
-        draws = standard_gamma(self.concentration.expand(self._extended_shape(sample_shape)))
-        return draws / draws.sum(-1, True)
+        return _Dirichlet.apply(self.concentration.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value):
         self._check(value)
@@ -312,7 +358,7 @@ class Beta(ExponentialFamily):
     """Numbers in [0, 1]."""
 
     arg_constraints = {"concentration1": constraints.positive, "concentration0": constraints.positive}
-    support, has_rsample, _mean_carrier_measure = constraints.unit_interval, True, 0
+    support, has_rsample = constraints.unit_interval, True
 
     def __init__(self, concentration1, concentration0, validate_args=None):
         self._dirichlet = Dirichlet(wisp.stack(broadcast_all(concentration1, concentration0), -1), validate_args=validate_args)

@@ -294,10 +294,13 @@ class Wishart(_ByMatrix, ExponentialFamily):
 
     def rsample(self, sample_shape=wisp.Size(), max_try_correction=None):
         """Bartlett's decomposition."""
+        return self._bartlett_sampling(sample_shape)
+
+    def _bartlett_sampling(self, sample_shape=wisp.Size()):
         n, shape = self._event_shape[-1], self._extended_shape(sample_shape)
         freedom = (self.df.unsqueeze(-1) - wisp.arange(n, dtype=self.df.dtype, device=self.df.device)).expand(tuple(shape[:-1]))
         diagonal = (2 * standard_gamma(0.5 * freedom)).sqrt()
-        noise = wisp.randn(shape, dtype=self.df.dtype, device=self.df.device).tril(-1) + diagonal.diag_embed()
+        noise = wisp.randn(shape, dtype=diagonal.dtype, device=diagonal.device).tril(-1) + diagonal.diag_embed()
         factor = self._unbroadcasted_scale_tril @ noise
         return factor @ factor.mT
 

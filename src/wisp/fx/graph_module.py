@@ -53,7 +53,8 @@ class GraphModule(nn.Module):
 
     def __new__(cls, *args, **kwargs):
         # each has a class of its own, which carries its forward
-        own = type(cls.__name__, (cls,), {"__module__": cls.__module__, "_graph_module_base": cls})
+        names = {"__module__": cls.__module__, "__qualname__": "GraphModule.__new__.<locals>.GraphModuleImpl", "_graph_module_base": cls}
+        own = type(cls.__name__, (cls,), names)  # accelerate knows one by its qualified name
         return super().__new__(own)
 
     def __init__(self, root, graph, class_name="GraphModule"):

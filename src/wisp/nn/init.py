@@ -91,10 +91,11 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
                 tensor[outside] = again
                 outside = (tensor < a) | (tensor > b)
             return tensor
-        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
-        tensor.erfinv_()
-        tensor.mul_(std * math.sqrt(2.0)).add_(mean)
-        return tensor.clamp_(min=a, max=b)
+        short = tensor.dtype in (wisp.float16, wisp.bfloat16)  # too few digits for the tails of the inverse
+        values = wisp.empty_like(tensor, dtype=wisp.float32) if short else tensor
+        values.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
+        values.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean).clamp_(min=a, max=b)
+        return tensor.copy_(values) if short else tensor
 
 
 def constant_(tensor, val):

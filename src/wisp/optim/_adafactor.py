@@ -7,6 +7,7 @@ from wisp.optim.optimizer import Optimizer, _number, _scalar, _settings, _zeros
 class Adafactor(Optimizer):
     """Adafactor: like RMSprop, but for a matrix only the means of squares along rows and columns are kept."""
 
+    _step_is_tensor = True
     _needs_whole = True
 
     def __init__(self, params, lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0, *, foreach=None, maximize=False):

@@ -31,8 +31,6 @@ def _orthogonalize(gradient, coefficients, steps, eps):
 class Muon(Optimizer):
     """Muon, for the matrices of a network: momentum, made nearly orthogonal, with decoupled weight decay."""
 
-    _step_is_tensor = False
-
     _needs_whole = True
 
     def __init__(

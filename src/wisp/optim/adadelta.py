@@ -7,6 +7,8 @@ from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_
 class Adadelta(Optimizer):
     """Adadelta: the ratio of the mean squares of past steps and of gradients sets the length of a step."""
 
+    _step_is_tensor = True
+
     def __init__(
         self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None, *, capturable=False, maximize=False, differentiable=False
     ):

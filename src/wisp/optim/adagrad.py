@@ -11,6 +11,8 @@ from wisp.optim.optimizer import Optimizer, _check_fused, _check_lr, _check_nonn
 class Adagrad(Optimizer):
     """Adagrad: each element's step is divided by the root of the sum of its squared gradients."""
 
+    _step_is_tensor = True
+
     def __init__(
         self,
         params,

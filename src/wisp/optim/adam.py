@@ -11,6 +11,8 @@ from wisp.optim.optimizer import Optimizer, _check_betas, _check_fused, _check_l
 class Adam(Optimizer):
     """Adam: steps along the mean of the gradients, scaled by the root of their mean square."""
 
+    _step_is_tensor = True
+
     def __init__(
         self,
         params,

@@ -7,6 +7,8 @@ from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonn
 class Adamax(Optimizer):
     """Adamax: Adam with a decaying maximum of the gradients in place of their mean square."""
 
+    _step_is_tensor = True
+
     def __init__(
         self,
         params,

@@ -7,6 +7,8 @@ from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_
 class ASGD(Optimizer):
     """Averaged SGD: decaying steps, and in `state[p]["ax"]` the mean of the parameters after step `t0`."""
 
+    _step_is_tensor = True
+
     def __init__(
         self,
         params,

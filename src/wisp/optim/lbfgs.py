@@ -105,8 +105,6 @@ class LBFGS(Optimizer):
     gradients, as often as it is called. `line_search_fn` is None or "strong_wolfe".
     """
 
-    _step_is_tensor = False
-
     _needs_whole = True
 
     def __init__(

@@ -7,6 +7,8 @@ from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonn
 class NAdam(Optimizer):
     """NAdam: Adam that looks ahead along its momentum, whose weight grows over time (`momentum_decay`)."""
 
+    _step_is_tensor = True
+
     def __init__(
         self,
         params,

@@ -177,7 +177,7 @@ class Optimizer:
         return text + ")"
 
     # ------------------------------------------------------------ stepping
-    _step_is_tensor = True
+    _step_is_tensor = False  # of the classes here that count steps; one of a program keeps what it has
     _needs_whole = False  # an update is more than a function of each element: parameters cut over ranks won't do
 
     def step(self, closure=None):

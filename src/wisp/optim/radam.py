@@ -7,6 +7,8 @@ from wisp.optim.optimizer import Optimizer, _check_betas, _check_lr, _check_nonn
 class RAdam(Optimizer):
     """RAdam: plain momentum while the mean square is unreliable, rectified Adam after that."""
 
+    _step_is_tensor = True
+
     def __init__(
         self,
         params,

@@ -7,6 +7,8 @@ from wisp.optim.optimizer import Optimizer, _check_lr, _check_nonnegative, _new_
 class RMSprop(Optimizer):
     """RMSprop: gradients divided by the root of their mean square (or variance, if `centered`)."""
 
+    _step_is_tensor = True
+
     def __init__(
         self,
         params,

@@ -8,6 +8,8 @@ from wisp.optim.optimizer import Optimizer, _check_lr, _new_step, _number, _rule
 class Rprop(Optimizer):
     """Rprop: each element has a step length that grows while its gradient keeps its sign and shrinks when it flips."""
 
+    _step_is_tensor = True
+
     def __init__(
         self,
         params,

@@ -9,8 +9,6 @@ from wisp.optim.optimizer import Optimizer, _check_betas, _number, _zeros
 class SparseAdam(Optimizer):
     """Adam on sparse gradients (of an embedding, say): moments and parameters change only where a gradient is."""
 
-    _step_is_tensor = False
-
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False):
         if isinstance(lr, wisp.Tensor) and lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")

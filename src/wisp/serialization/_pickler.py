@@ -92,12 +92,12 @@ class _Storage:
 
     def add(self, tensor):
         """Cover a tensor, too; -> whether what was written of the storage before is no longer true."""
-        before = self.patterns and (self.low, self.high, self.compact())
+        before = (self.low, self.high, self.compact()) if self.patterns else None
         offset, shape, strides = tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride())
         end = offset + 1 + sum((size - 1) * stride for size, stride in zip(shape, strides))
         self.low, self.high = min(self.low, offset), max(self.high, end)
         self.patterns.add((offset, shape, strides))
-        return bool(before) and before != (self.low, self.high, self.compact())
+        return before is not None and before != (self.low, self.high, self.compact())
 
     def compact(self):
         """Whether a copy of the single tensor in it is smaller than the range of memory."""
@@ -213,23 +213,29 @@ class _Reducer:
             self.alive.append(parts)
             return _SPARSE, (tensor.layout, (*parts, tensor._coalesced) if tensor.is_sparse else tuple(parts))
         hooks = collections.OrderedDict()
-        if any("__reduce_ex__" in vars(base) or "__reduce__" in vars(base) for base in type(tensor).__mro__ if _of_program(base)):
+        exact = type(tensor) is wisp.Tensor
+        if not exact and any(
+            "__reduce_ex__" in vars(base) or "__reduce__" in vars(base) for base in type(tensor).__mro__ if _of_program(base)
+        ):
             return NotImplemented
         if "_wrapper_device" in tensor.__dict__:  # no memory of its own
             state = tensor.__getstate__()
             self.alive.append(state)
             place = tuple(tensor.shape), tuple(tensor.stride()), 0, tensor.layout, tensor.device, tensor.requires_grad
             return _WITH_ATTRIBUTES, (_WRAPPER, type(tensor), (type(tensor), tensor.dtype, *place), state)
-        with wisp.overrides.DisableTorchFunctionSubclass():
+        if exact:
             plain = tensor.detach()
+        else:
+            with wisp.overrides.DisableTorchFunctionSubclass():
+                plain = tensor.detach()
         if plain.is_meta:
             args = plain.dtype, tuple(plain.shape), tuple(plain.stride()), tensor.requires_grad
-            if type(tensor) is wisp.Tensor:
+            if exact:
                 return _META, args
             state = tensor.__getstate__()
             self.alive.append(state)
             return _WITH_ATTRIBUTES, (_META, type(tensor), args, state)
-        nn = sys.modules.get("wisp.nn.parameter")
+        nn = None if exact else sys.modules.get("wisp.nn.parameter")
         if nn is not None and issubclass(type(tensor), nn.Parameter):
             self.alive.append(plain)
             if type(tensor) is nn.Parameter and tensor.__dict__:
@@ -252,9 +258,9 @@ class _Reducer:
         function = _TENSOR
         if _dtype_name(plain.dtype) not in _STORAGE_OF:
             function, args = _TENSOR_V3, (*args, plain.dtype)
-        if type(tensor) is wisp.Tensor and tensor.__dict__:
+        if exact and tensor.__dict__:
             return _WITH_ATTRIBUTES, (function, _PLAIN_TENSOR, args, tensor.__dict__)
-        if type(tensor) is not wisp.Tensor and _of_program(type(tensor)):
+        if not exact and _of_program(type(tensor)):
             state = tensor.__getstate__()
             self.alive.append(state)
             return _WITH_ATTRIBUTES, (function, type(tensor), args, state)

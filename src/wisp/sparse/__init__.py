@@ -214,7 +214,7 @@ def _from_dense(tensor, sparse_dim, layout, blocksize=None, dense_dim=None):
         index = (filled.any(inner) if inner else filled).nonzero().t().contiguous()
         values = wisp._core._whole(name, lambda x: x[tuple(index)], tensor)
     result = make(_COO, (index,), values, tensor.shape, True)
-    return result if layout is _COO else result.to_sparse(layout=layout)
+    return result if layout is _COO else result._converted(layout=layout)
 
 
 # ---- functions
@@ -329,7 +329,7 @@ def spdiags(diagonals, offsets, shape, layout=None):
     row = column - offsets.unsqueeze(1)
     inside = (row >= 0) & (row < rows) & (column < columns)
     result = make(_COO, (wisp.stack([row[inside], column[inside]]),), diagonals[inside], (rows, columns), False)
-    return result if layout in (None, _COO) else result.to_sparse(layout=layout)
+    return result if layout in (None, _COO) else result._converted(layout=layout)
 
 
 class check_sparse_tensor_invariants:

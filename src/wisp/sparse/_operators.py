@@ -40,7 +40,7 @@ def _run(operator, args, kwargs):
     like = general[0]
     if isinstance(result, SparseTensor) and result.shape == like.shape:
         try:
-            return result.to_sparse(layout=like._kind, blocksize=like._blocksize(), dense_dim=like.dense_dim())
+            return result._converted(layout=like._kind, blocksize=like._blocksize(), dense_dim=like.dense_dim())
         except RuntimeError:  # batches with different numbers of entries
             return result
     return result
@@ -191,7 +191,7 @@ def _product_of_patterns(a, b):
     both = (place < others.numel()).nonzero().squeeze(1)
     both = both[others[place[both]] == keys[both]]
     values = a._sparse_values.index_select(0, both) * b._sparse_values.index_select(0, place[both])
-    return make(_COO, (a._index[0].index_select(1, both),), values, a.shape, True).to_sparse(layout=kind)
+    return make(_COO, (a._index[0].index_select(1, both),), values, a.shape, True)._converted(layout=kind)
 
 
 @_operator("mul_")
@@ -273,7 +273,7 @@ def _add_sparse(a, b, alpha):
     values = b._sparse_values.to(dtype)
     values = wisp.cat([a._sparse_values.to(dtype), values if alpha == 1 else values * alpha])
     both = make(_COO, (wisp.cat([a._index[0], b._index[0]], 1),), values, a.shape, False)
-    return both.coalesce().to_sparse(layout=kind) if a._coalesced and b._coalesced or kind is not _COO else both
+    return both.coalesce()._converted(layout=kind) if a._coalesced and b._coalesced or kind is not _COO else both
 
 
 @_operator("sub")
@@ -325,7 +325,7 @@ def zeros(*size, dtype=None, layout=None, device=None, pin_memory=False, require
         index, values = _compressed.nothing(size, layout, None, 0, dtype, device)
         return make(layout, index, values, size, True).requires_grad_(requires_grad)
     values = wisp.zeros(0, dtype=dtype, device=device, requires_grad=requires_grad)
-    return make(_COO, (wisp.zeros((len(size), 0), dtype=wisp.int64, device=device),), values, size, True).to_sparse(layout=layout)
+    return make(_COO, (wisp.zeros((len(size), 0), dtype=wisp.int64, device=device),), values, size, True)._converted(layout=layout)
 
 
 @_operator("empty_like")
@@ -339,6 +339,8 @@ def empty_like(input, *, layout=None, **options):
 def zeros_like(input, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None, pin_memory=False):
     dtype = input.dtype if dtype is None else dtype
     layout = input.layout if layout is None else layout
+    if memory_format is not None and layout is not wisp.strided:
+        raise RuntimeError("memory format option is only supported by strided tensors")
     if layout is wisp.strided:
         return wisp.zeros(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
     if not _is_sparse(input):
@@ -372,7 +374,7 @@ def reduce_sum(input, dim=None, keepdim=False, *, dtype=None):
         if not keepdim:
             raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
         total = _coo_sum(_coo(input), dims, True, dtype)
-        return (total.coalesce() if _is_sparse(total) else total).to_sparse(layout=input._kind)
+        return (total.coalesce() if _is_sparse(total) else total)._converted(layout=input._kind)
     return _coo_sum(input, dims, keepdim, dtype)
 
 
@@ -451,7 +453,7 @@ def _sparse_product(a, b):
     place = other[inner[entry]] + within
     values = left.index_select(0, entry) * right.index_select(0, place)
     product = make(_COO, (wisp.stack([rows[entry], columns.long()[place]]),), values, (a.size(0), b.size(1)), False)
-    return product.coalesce().to_sparse(layout=kind if kind is b._kind else _COO if _COO in (kind, b._kind) else wisp.sparse_csr)
+    return product.coalesce()._converted(layout=kind if kind is b._kind else _COO if _COO in (kind, b._kind) else wisp.sparse_csr)
 
 
 def mm_reduced(matrix, dense, reduce):

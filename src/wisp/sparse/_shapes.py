@@ -1,7 +1,7 @@
 """Operators that move, pick or join the entries of sparse tensors."""
 
 import wisp
-from wisp.sparse._operators import _coo, _dim, _is_sparse, _operator
+from wisp.sparse._operators import BY_VALUES, _coo, _dim, _is_sparse, _operator
 from wisp.sparse._tensor import _COO, flat, make, refused
 
 
@@ -66,11 +66,23 @@ def _entries(input, keep):
 
 @_operator("select")
 def select(input, dim, index):
-    input = _coo(input)
-    dim, sparse = _dim(input, dim), input.sparse_dim()
+    dim = _dim(input, dim)
     if not -input.size(dim) <= index < input.size(dim):
         raise IndexError(f"select(): index {index} out of range for tensor of size {tuple(input.shape)} at dimension {dim}")
     index %= input.size(dim)
+    if input._is_general():
+        batch = input._index[0].dim() - 1
+        size = [n for d, n in enumerate(input.shape) if d != dim]
+        if dim < batch:
+            parts = tuple(part.select(dim, index) for part in input._index)
+            return make(input._kind, parts, input._sparse_values.select(dim, index), size, True)
+        if dim >= batch + 2:
+            place = dim - 1 + (2 if input._blocksize() else 0)
+            return make(input._kind, input._index, input._sparse_values.select(place, index), size, True)
+        if batch:
+            raise RuntimeError("selecting sparse dimensions is not supported for batched sparse compressed tensors.")
+    input = _coo(input)
+    sparse = input.sparse_dim()
     size = [n for d, n in enumerate(input.shape) if d != dim]
     if dim >= sparse:
         return make(_COO, input._index, input._sparse_values.select(dim - sparse + 1, index), size, input._coalesced)
@@ -79,6 +91,9 @@ def select(input, dim, index):
         return values.sum(0, dtype=values.dtype)
     coordinates = coordinates[[d for d in range(sparse) if d != dim]]
     return make(_COO, (coordinates,), values, size, input._coalesced)
+
+
+BY_VALUES.add(select)
 
 
 @_operator("unbind")
@@ -119,7 +134,7 @@ def index_select(input, dim, index):
     within = wisp.arange(place.numel(), device=place.device) - (count.cumsum(0) - count)[place]
     coordinates, values = _entries(input, order[first[place] + within])
     coordinates[dim] = place
-    return make(_COO, (coordinates,), values, size, False).to_sparse(layout=kind)
+    return make(_COO, (coordinates,), values, size, False)._converted(layout=kind)
 
 
 def index(input, key):

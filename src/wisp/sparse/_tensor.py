@@ -138,14 +138,14 @@ class SparseTensor(Holder, _core.Tensor):
                 f"in-place: a sparse tensor of shape {tuple(self.shape)} and {self.dtype} cannot become one of "
                 f"shape {tuple(other.shape)} and {other.dtype}"
             )
-        other = other.to_sparse(layout=self._kind, blocksize=self._blocksize())
+        other = other._converted(layout=self._kind, blocksize=self._blocksize())
         self._index, self._sparse_values, self._coalesced = other._index, other._sparse_values, other._coalesced
         return self
 
     def _take(self, other):
         """Become `other`, of whatever shape, in place."""
         _core.Tensor.data.__set__(self, _core.zeros((), dtype=other.dtype, device=other.device).expand(tuple(other.shape)))
-        other = other.to_sparse(layout=self._kind, blocksize=self._blocksize())
+        other = other._converted(layout=self._kind, blocksize=self._blocksize())
         self._index, self._sparse_values, self._coalesced = other._index, other._sparse_values, other._coalesced
         return self
 
@@ -207,6 +207,36 @@ class SparseTensor(Holder, _core.Tensor):
         return summed(values, place, wisp.Size(size).numel()).reshape(self.shape)
 
     def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
+        self._check_conversion(layout)
+        if sparse_dim is not None and sparse_dim != self.sparse_dim():
+            raise RuntimeError(
+                f"to_sparse: conversion from {_KINDS[self._kind]} to Sparse with sparse_dim argument !=self.sparse_dim() is not supported; "
+                "go by to_dense()"
+            )
+        return self._converted(sparse_dim, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
+
+    def _check_conversion(self, layout):
+        """What PyTorch has no conversion for is refused; operators convert as they need."""
+        if layout in (None, _COO, _STRIDED, self._kind) or layout not in _KINDS:
+            return
+        blocked, name = layout in _compressed.BLOCKED, _KINDS[layout]
+        if self._kind is _COO:
+            if self.sparse_dim() != 2:
+                raise RuntimeError(
+                    f"to_sparse: conversion from Sparse to {name} for input tensors with sparse_dim()!=2 is not supported; go by to_dense()"
+                )
+        elif self._kind in _compressed.BLOCKED:
+            if not blocked:
+                raise RuntimeError(
+                    f"sparse_compressed_to_sparse_{name[6:].lower()}: expected SparseCsr or SparseCsc layout but got "
+                    f"{_KINDS[self._kind]}; go by to_sparse_coo()"
+                )
+        elif blocked and self.dim() > self.sparse_dim() + self.dense_dim():
+            raise RuntimeError(
+                f"to_sparse: conversion from {_KINDS[self._kind]} to {name} for batched inputs is not supported; go by to_dense()"
+            )
+
+    def _converted(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
         layout = _COO if layout is None else layout
         if layout not in _KINDS or layout is _STRIDED:
             raise NotImplementedError(f"to_sparse: the layout {layout} is not supported")

@@ -295,6 +295,7 @@ def wrapper(rank, size):
                 net.tied.weight = nn.Parameter(net.tied.weight.detach().clone())       # a shared one must stay in one unit
             model = FullyShardedDataParallel(net, auto_wrap_policy=policy, sharding_strategy=strategy, sync_module_states=True)
             assert isinstance(model, FullyShardedDataParallel) and len(model.fsdp_modules(model)) == len(net._units())
+            assert isinstance(model.module, FullyShardedDataParallel) and not isinstance(fully_shard(Net()), FullyShardedDataParallel)
             with model.no_sync():
                 model(data(rank, size)).square().sum().backward()
             model(data(rank, size)).square().sum().backward()

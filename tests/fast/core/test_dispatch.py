@@ -153,3 +153,61 @@ def test_classes_that_refuse():
         Refusing(wisp.ones(2)) + 1
     with pytest.raises(RuntimeError, match="requires __torch_dispatch__"):
         wisp.Tensor._make_wrapper_subclass(type("Bare", (wisp.Tensor,), {}), (2,))
+
+
+def test_tangents_and_jacobians():
+    x, y = wisp.rand(2, 3), wisp.rand(3, 4)
+    tangents = wisp.rand(2, 3), wisp.rand(3, 4)
+
+    def function(a, b):
+        return (a.relu() * a) @ b.sin()
+
+    _, expected = wisp.func.jvp(function, (x, y), tangents)
+    _, got = wisp.func.jvp(function, (Wrapped(x), Wrapped(y)), tangents)
+    assert type(got) is Wrapped
+    wisp.testing.assert_close(got.inner, expected)
+    jacobian = wisp.autograd.functional.jacobian(function, (Wrapped(x), Wrapped(y)), vectorize=True, strategy="forward-mode")
+    for got, expected in zip(jacobian, wisp.autograd.functional.jacobian(function, (x, y))):
+        wisp.testing.assert_close(got.inner, expected)
+
+
+def test_gradients_of_the_class_arrive_at_plain_nodes():
+    x = Wrapped(wisp.rand(2, 2)).requires_grad_()
+    weight = wisp.rand(2, requires_grad=True)
+    (first,) = wisp.autograd.grad(x.exp().sum(1), x, weight, create_graph=True)  # expands the weight, which is plain
+    (second,) = wisp.autograd.grad(first, weight, wisp.ones(2, 2))
+    wisp.testing.assert_close(second.inner, x.detach().inner.exp().sum(1))
+
+
+def test_changes_in_place_have_the_gradient_of_what_was_there():
+    x, other = Wrapped(wisp.tensor([2.0, 3.0])).requires_grad_(), Wrapped(wisp.tensor([5.0, 7.0])).requires_grad_()
+    y = x.clone()
+    y.mul_(other)
+    y.sum().backward()
+    assert x.grad.inner.tolist() == [5, 7] and other.grad.inner.tolist() == [2, 3]
+
+
+def test_nodes_can_be_called():
+    x = wisp.tensor([2.0, 3.0], requires_grad=True)
+    node = (x * x).grad_fn
+    left, right = node(wisp.ones(2))
+    assert left.tolist() == right.tolist() == [2, 3]
+    with pytest.raises(TypeError, match="expected 1 arguments, got 0 instead"):
+        node()
+
+
+def test_jacobians_by_rows():
+    x = wisp.rand(2, 2)
+    for jacobian in (wisp.func.jacrev(wisp.exp), lambda t: wisp.autograd.functional.jacobian(wisp.exp, t, vectorize=True)):
+        wisp.testing.assert_close(jacobian(Wrapped(x)).inner, jacobian(x))
+
+
+def test_higher_order_operators_are_what_py_impl_says():
+    from wisp._compat.modules._C import DispatchKey
+    from wisp._compat.modules._ops import HigherOrderOperator
+
+    total = HigherOrderOperator("total")
+    with pytest.raises(NotImplementedError, match="py_impl"):
+        total(wisp.ones(2))
+    total.py_impl(DispatchKey.AutogradCPU)(lambda x: (x * x).sum())
+    assert total(wisp.ones(2)).item() == 2 and wisp.func.grad(total)(wisp.ones(2)).tolist() == [2, 2]

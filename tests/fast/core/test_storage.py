@@ -115,3 +115,20 @@ def test_elements_of_three_tensors_through_a_function():
         wisp.ones(2).as_subclass(int)
     with pytest.raises(RuntimeError, match="unique dim order"):
         wisp.ones(2, 1, 2).dim_order(ambiguity_check=True)
+
+
+def test_a_tensor_of_a_tensor_is_the_same_memory():
+    class Own(wisp.Tensor):
+        pass
+
+    t = wisp.ones(2, dtype=wisp.int32)
+    for made in (wisp.Tensor(t), Own(t), wisp.Tensor.__new__(Own, t), wisp.IntTensor(t)):
+        assert made.dtype == wisp.int32 and made.data_ptr() == t.data_ptr()
+    x = wisp.ones(2, requires_grad=True)
+    for made in (wisp.Tensor(x), Own(x), Own(x * 2)):
+        assert made.grad_fn.name() == "AliasBackward0"
+    Own(x * 2).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    for call in (lambda: wisp.FloatTensor(t), lambda: wisp.ones(1).new(t)):
+        with pytest.raises(TypeError, match="expected a tensor of torch.float32, got one of torch.int32"):
+            call()

@@ -132,3 +132,45 @@ def test_state_dict_hooks():
     layer.register_load_state_dict_post_hook(lambda m, keys: seen.append(type(m).__name__))
     model.load_state_dict(state)
     assert seen[-1] == "Linear"
+
+
+def test_backward_hooks_say_what_they_miss():
+    layer = nn.Linear(2, 1)
+    layer.register_full_backward_hook(lambda *args: None)
+    with pytest.warns(UserWarning, match="firing when gradients are computed with respect to module outputs"):
+        layer(wisp.ones(1, 2)).sum().backward()
+
+    class Returns(nn.Module):
+        def __init__(self, function):
+            super().__init__()
+            self.forward = function
+
+    x = wisp.ones(2, requires_grad=True)
+    full = Returns(lambda a: {"x": a * 1})
+    full.register_full_backward_hook(lambda *args: None)
+    with pytest.warns(UserWarning, match="should be a Tensor or a tuple of Tensors"):
+        full(x)
+    for function, args, what in (
+        (lambda a: [a.clone()], (x,), "does not return a single Tensor"),
+        (lambda a: a[0].clone(), ([x],), "does not take as input"),
+        (lambda a: (a.clone(), a.clone()), (x,), "different autograd Nodes"),
+        (lambda a: a.clone().clone(), (x,), "multiple autograd Nodes"),
+    ):
+        old = Returns(function)
+        old.register_backward_hook(lambda *args: None)
+        with pytest.warns(FutureWarning, match=what):
+            old(*args)
+
+
+def test_hooks_of_a_module_with_a_getattr_of_its_own():
+    class Closed(nn.Module):
+        def __getattr__(self, name):
+            raise AttributeError(name)
+
+        def forward(self, x, scale=1):
+            return x * scale
+
+    module = Closed()
+    module.register_forward_pre_hook(lambda module, args, kwargs: (args, {"scale": 2}), with_kwargs=True)
+    module.register_forward_hook(lambda module, args, kwargs, output: output + kwargs["scale"], with_kwargs=True, always_call=True)
+    assert module(wisp.ones(1)).item() == 4 and module.state_dict() == {}

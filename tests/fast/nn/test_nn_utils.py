@@ -155,3 +155,71 @@ def test_init_statistics():
     with pytest.raises(ValueError, match="fewer than 2 dimensions"):
         init.xavier_normal_(wisp.empty(3))
     assert init.constant_(nn.Parameter(wisp.zeros(2)), 3).requires_grad
+
+
+def test_parametrizations_that_do_not_fit_are_refused():
+    class Inverse(nn.Module):
+        def __init__(self, inverse, forward=lambda *x: x[0]):
+            super().__init__()
+            self.right_inverse, self.map = inverse, forward
+
+        def forward(self, *x):
+            return self.map(*x)
+
+    for inverse, forward, what in (
+        (lambda w: w.to("meta"), lambda x: x, "may not change the device"),
+        (lambda w: (w, w), lambda x, y: (x + y).bool(), "may not change the dtype"),
+        (lambda w: w, lambda x: x[:1], "may not change the shape"),
+    ):
+        layer = nn.Linear(3, 2)
+        with pytest.raises(ValueError, match=what):
+            parametrize.register_parametrization(layer, "weight", Inverse(inverse, forward))
+        assert not parametrize.is_parametrized(layer)
+    layer = parametrize.register_parametrization(nn.Linear(3, 2), "weight", Inverse(lambda w: w))
+    for inverse, what in ((lambda w: w.bool(), "must have the same dtype"), (lambda w: w[:1], "must have the same shape")):
+        with pytest.raises(ValueError, match=what):
+            parametrize.register_parametrization(layer, "weight", Inverse(inverse))
+
+
+def test_spectral_norm_of_complex_weights():
+    layer = nn.Linear(2, 2, bias=False, dtype=wisp.complex64)
+    with wisp.no_grad():
+        layer.weight.copy_(wisp.diag(wisp.tensor([3j, 1 + 0j])))
+    utils.parametrizations.spectral_norm(layer)
+    for _ in range(20):
+        layer.weight
+    wisp.testing.assert_close(layer.weight.detach().abs(), wisp.tensor([[1.0, 0.0], [0.0, 1 / 3]]), atol=1e-5, rtol=1e-5)
+
+
+def test_truncated_normal_of_half_types_in_the_tail():
+    t = wisp.empty(4000, dtype=wisp.bfloat16)
+    with pytest.warns(UserWarning, match="mean is more than 2 std"):
+        init.trunc_normal_(t, mean=-3.0, std=1.0, a=-0.5, b=0.5)
+    wide = wisp.empty(4000)
+    with pytest.warns(UserWarning, match="mean is more than 2 std"):
+        init.trunc_normal_(wide, mean=-3.0, std=1.0, a=-0.5, b=0.5)
+    assert t.min() >= -0.5 and t.max() <= 0.5
+    assert abs(t.float().mean() - wide.mean()) < 0.03
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+def test_gradients_of_every_sample(reduction):
+    from wisp.nn.utils._per_sample_grad import call_for_per_sample_grads
+
+    net = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(36, 3))
+    net[4].bias.requires_grad_(False)
+    x, y = wisp.randn(5, 2, 3, 3), wisp.randint(0, 3, (5,))
+    loss = wisp.nn.functional.cross_entropy
+    loss(call_for_per_sample_grads(net, loss_reduction=reduction)(x), y, reduction=reduction).backward()
+    for i in range(5):
+        net.zero_grad()
+        loss(net(x[i : i + 1]), y[i : i + 1]).backward()
+        for parameter in net[:4].parameters():
+            wisp.testing.assert_close(parameter.grad_sample[i], parameter.grad, rtol=1e-4, atol=1e-5)
+    assert net[4].bias.grad is None and not hasattr(net[4].bias, "grad_sample")
+    with pytest.raises(RuntimeError, match="clear out the grad_sample"):
+        call_for_per_sample_grads(net)
+    with pytest.raises(RuntimeError, match="sum or mean"):
+        call_for_per_sample_grads(nn.Linear(2, 2), loss_reduction="max")
+    with pytest.raises(RuntimeError, match=r"different sizes \[2, 3\]"):
+        call_for_per_sample_grads(nn.Bilinear(2, 2, 2))(wisp.ones(2, 2), wisp.ones(3, 2))

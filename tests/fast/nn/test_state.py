@@ -1,5 +1,8 @@
 """state_dict and load_state_dict."""
 
+import copy
+import gc
+import pickle
 from collections import OrderedDict
 
 import pytest
@@ -105,3 +108,62 @@ def test_old_batch_norm_files():
     state = dict(model().state_dict())
     del state["1.num_batches_tracked"]
     assert model().load_state_dict(state).missing_keys == []
+
+
+def test_copies_into_meta_parameters_are_warned_of():
+    with wisp.device("meta"):
+        layer = nn.Linear(2, 3)
+    with pytest.warns(UserWarning, match="for weight: copying from a non-meta parameter"):
+        layer.load_state_dict(nn.Linear(2, 3).state_dict())
+
+
+def test_loading_leaves_no_cycles():
+    layer = nn.Sequential(nn.Linear(2, 3))
+    state = layer.state_dict()
+    gc.collect()
+    layer.load_state_dict(state)
+    assert gc.collect() == 0
+
+
+def test_swapping_asks_module_load():
+    from wisp._compat.modules import __future__ as switches
+
+    class Refuses(wisp.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            if func is wisp.Tensor.module_load:
+                return args[1]
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    layer = nn.Linear(2, 3, bias=False)
+    weight = layer.weight
+    switches.set_swap_module_params_on_conversion(True)
+    try:
+        layer.load_state_dict({"weight": wisp.ones(3, 2)})
+        assert layer.weight is weight and bool((weight == 1).all()) and weight.requires_grad
+        with pytest.raises(RuntimeError, match="module_load returned one of self or other"):
+            layer.load_state_dict({"weight": wisp.ones(3, 2).as_subclass(Refuses)})
+    finally:
+        switches.set_swap_module_params_on_conversion(False)
+
+
+class Loads(wisp.nn.Module):
+    """Has a state of its own, which packs what is no module."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def __getstate__(self):
+        return {name: ("packed", value) if name == "module" else value for name, value in self.__dict__.items()}
+
+    def __setstate__(self, state):
+        assert "module" not in state
+        self.__dict__ = state
+
+
+def test_states_of_a_programs_own_see_members_in_their_registries_only():
+    model = Loads(wisp.nn.Linear(2, 3))
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert wisp.equal(other.module.weight, model.module.weight) and other.module is not model.module
+    assert "module" in vars(model) and model.module.weight.shape == (3, 2)

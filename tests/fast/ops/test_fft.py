@@ -39,6 +39,16 @@ def test_transforms_along_any_dim(shape):
     _close(wisp.fft.fft(wisp.tensor(x).transpose(0, 2)), np.fft.fft(x.transpose(2, 1, 0)))
 
 
+@pytest.mark.parametrize("shape", [(2, 5, 34), (3, 4, 33), (2, 3, 6, 40), (40, 101)])
+def test_a_real_spectrum_is_mirrored(shape):
+    x = np.random.default_rng(0).standard_normal(shape)
+    last = tuple(range(1, x.ndim)) if x.ndim > 2 else (1,)
+    for dims in (last, last[::-1], (0, x.ndim - 1), (0,)):
+        _close(wisp.fft.fftn(wisp.tensor(x), dim=dims), np.fft.fftn(x, axes=dims))
+    _close(wisp.fft.rfft(wisp.tensor(x)), np.fft.rfft(x))
+    _close(wisp.fft.fft2(wisp.tensor(x).float()), np.fft.fft2(x), 1e-4)
+
+
 @pytest.mark.parametrize("norm", [None, "backward", "forward", "ortho"])
 def test_norms_and_sizes(norm):
     x = np.random.default_rng(0).normal(size=(6, 9))

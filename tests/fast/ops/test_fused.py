@@ -43,6 +43,22 @@ def test_softmax_of_other_layouts():
     close(F.softmax(wisp.randn(3, 1).expand(3, 4), 1), wisp.full((3, 4), 0.25))
 
 
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64, wisp.bfloat16])
+def test_softmax_of_columns_in_stripes(dtype):
+    """Columns are taken several vectors side by side where there are many, and are those of few."""
+    x, g = wisp.randn(9, 1100).to(dtype).requires_grad_(), wisp.randn(9, 1100).to(dtype)
+    for function in (F.softmax, F.log_softmax):
+        x.grad = None
+        y = function(x, 0)
+        y.backward(g)
+        for begin in (0, 64, 1088, 1095):
+            part = x.detach()[:, begin : begin + 5].contiguous().requires_grad_()
+            alone = function(part, 0)
+            alone.backward(g[:, begin : begin + 5].contiguous())
+            assert wisp.equal(y[:, begin : begin + 5], alone)
+            close(x.grad[:, begin : begin + 5].float(), part.grad.float(), 1e-2 if dtype == wisp.bfloat16 else 1e-6)
+
+
 def test_softmax_of_infinities():
     row = F.softmax(wisp.tensor([[-math.inf, 0.0, 0.0], [-math.inf] * 3]), 1)
     assert row[0].tolist() == [0.0, 0.5, 0.5]

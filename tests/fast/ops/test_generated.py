@@ -312,7 +312,7 @@ def test_in_place_and_out(name):
     ):
         assert f(*operands, out=out) is out and wisp.equal(out, expected)
     if expected.is_floating_point():
-        with pytest.raises(RuntimeError, match="can't be cast"):
+        with pytest.raises(RuntimeError, match="can't be cast|expected scalar_type"):
             f(*operands, out=wisp.empty(2, 3, dtype=wisp.int64))
     with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
         f(operands[0].to(wisp.float64).requires_grad_(), *operands[1:], out=wisp.empty(2, 3, dtype=expected.dtype))

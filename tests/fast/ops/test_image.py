@@ -143,3 +143,24 @@ def test_grid_sample_gradient(mode, padding):
                 return loss(*values).item()
 
             assert abs((at(1e-6) - at(-1e-6)) / 2e-6 - tensor.grad[index].item()) < 1e-6
+
+
+@pytest.mark.parametrize("align", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border"])
+def test_grid_sample_of_floats_is_that_of_doubles(padding, align):
+    random = np.random.default_rng(1)
+    image = random.standard_normal((2, 3, 9, 13)).astype(np.float32)
+    points = random.uniform(-1.5, 1.5, (2, 17, 31, 2)).astype(np.float32)
+    points[0, 0, :4] = [[np.nan, 0], [1e30, 0], [-1e30, 1], [1, -1]]
+    results = []
+    for dtype in (wisp.float32, wisp.float64):
+        x, grid = (wisp.from_numpy(a).to(dtype).requires_grad_() for a in (image, points))
+        y = F.grid_sample(x, grid, padding_mode=padding, align_corners=align)
+        (y * wisp.arange(y.numel(), dtype=dtype).reshape(y.shape).sin()).sum().backward()
+        results.append((y.detach().double(), x.grad.double(), grid.grad.double()))
+    for a, b in zip(*results, strict=True):
+        assert wisp.allclose(a, b, rtol=1e-4, atol=1e-4)
+    holes = wisp.from_numpy(image).clone()
+    holes[:, :, 0, 0] = float("inf")  # what lies outside is not read, wherever it would be
+    far = F.grid_sample(holes, wisp.full((2, 1, 1, 2), 9.0), padding_mode="zeros", align_corners=align)
+    assert (far == 0).all()

@@ -237,3 +237,44 @@ def test_any_sequence_of_integers_is_an_index():
     for bad, error in (("a", TypeError), ({1: 2}, IndexError), (b"x", TypeError), (1.5, IndexError)):
         with pytest.raises(error):
             x[bad]
+
+
+@pytest.mark.parametrize("columns", [3, 33, 64])
+def test_one_index_for_a_row(columns):
+    random = np.random.default_rng(4)
+    table = random.integers(-9, 9, (20, columns)).astype(np.float32)
+    rows, places = random.integers(-9, 9, (500, columns)).astype(np.float32), random.integers(0, 20, 500)
+    index = wisp.from_numpy(places)[:, None].expand(-1, columns)
+    expected = table.copy()
+    np.add.at(expected, places, rows)
+    np.testing.assert_array_equal(wisp.from_numpy(table).scatter_add(0, index, wisp.from_numpy(rows)).numpy(), expected)
+    np.testing.assert_array_equal(wisp.from_numpy(table).gather(0, index).numpy(), table[places])
+    np.testing.assert_array_equal(wisp.from_numpy(table.T.copy()).t().gather(0, index).numpy(), table[places])
+    negative = wisp.take_along_dim(wisp.from_numpy(table), wisp.tensor([[-1, 0, -2]] * 20), 1)
+    np.testing.assert_array_equal(negative.numpy(), table[:, [-1, 0, -2]])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64"])
+def test_bits_of_any_length(dtype):
+    random = np.random.default_rng(8)
+    for n in (1, 7, 8, 13, 5000):
+        a, b = random.integers(0, 127, n).astype(dtype), random.integers(0, 127, n).astype(dtype)
+        x, y = wisp.from_numpy(a), wisp.from_numpy(b)
+        np.testing.assert_array_equal((x & y).numpy(), a & b)
+        np.testing.assert_array_equal((x | y).numpy(), a | b)
+        np.testing.assert_array_equal((x ^ y).numpy(), a ^ b)
+        np.testing.assert_array_equal((~x).numpy(), ~a)
+        np.testing.assert_array_equal((x[::2] & y[::2]).numpy(), a[::2] & b[::2])
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_products_of_complex_numbers_are_the_same_everywhere(dtype):
+    random = np.random.default_rng(9)
+    a, b = ((random.standard_normal(333) + 1j * random.standard_normal(333)).astype(dtype) for _ in range(2))
+    x, y = wisp.from_numpy(a), wisp.from_numpy(b)
+    assert ((x * x.conj()).imag == 0).all()
+    product = x * y
+    np.testing.assert_array_equal(product.real.numpy(), a.real * b.real - a.imag * b.imag)
+    np.testing.assert_array_equal(product.imag.numpy(), a.real * b.imag + a.imag * b.real)
+    assert wisp.equal(x.scatter_reduce(0, wisp.arange(333), y, "prod"), product)
+    assert wisp.equal(wisp.stack([p * q for p, q in zip(x, y, strict=True)]), product)

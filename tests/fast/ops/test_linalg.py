@@ -91,6 +91,34 @@ def test_systems(dtype):
         close(solution.solution, np.linalg.lstsq(tall.numpy(), right.numpy(), rcond=None)[0])
 
 
+@pytest.mark.parametrize("dtype", DTYPES[:2])
+@pytest.mark.parametrize("shape", [(19, 3, 3), (3, 8, 8), (2, 9, 9), (17, 17), (65, 65), (3, 40, 40), (150, 150), (70, 150), (150, 70)])
+def test_systems_of_any_size(dtype, shape):
+    a = random(*shape, dtype=dtype)
+    p, low, up = L.lu(a)
+    close(p @ low @ up, a)
+    assert wisp.equal(low, low.tril()) and wisp.equal(up, up.triu()) and low.abs().max() == 1  # the largest was the pivot
+    n = shape[-1]
+    if n != shape[-2]:
+        return
+    a, b = a + 2 * n**0.5 * wisp.eye(n, dtype=dtype).flip(0), random(*shape[:-1], 67, dtype=dtype, seed=1)
+    close(a @ L.inv(a), wisp.eye(n, dtype=dtype).expand(shape))
+    close(a @ L.solve(a, b), b)
+    close(L.solve(a, b.mT, left=False) @ a, b.mT)
+    close(a.mT @ L.lu_solve(*L.lu_factor(a), b, adjoint=True), b)
+    for upper in (False, True):
+        t = (a.triu() if upper else a.tril()) / n + wisp.eye(n, dtype=dtype)
+        close(t @ L.solve_triangular(t, b, upper=upper), b)
+        close(t.mT @ L.solve_triangular(t.mT, b, upper=not upper), b)
+
+
+def test_a_zero_pivot_is_counted():
+    for n in (4, 20, 100):
+        a = random(6, n, n)
+        a[2, :, 1] = a[3, :, 0] = a[4, 2] = 0
+        assert L.lu_factor_ex(a).info.tolist() == [0, 0, 2, 1, n, 0]
+
+
 def test_errors():
     with pytest.raises(L.LinAlgError, match="singular"):
         L.inv(wisp.zeros(2, 2))

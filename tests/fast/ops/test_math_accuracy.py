@@ -72,6 +72,72 @@ def test_error_functions(name, function, low, high):
     assert error.max() <= 4
 
 
+# name, range, units in the last place; the functions of doubles are computed in other ways
+SPECIAL_FUNCTIONS = [
+    ("erfinv", -1, 1, 4),
+    ("special.ndtri", 0, 1, 4),
+    ("lgamma", -30, 30, 2),
+    ("digamma", -30, 30, 1),
+    ("i0", -80, 80, 1),
+    ("special.i1", -80, 80, 1),
+    ("special.bessel_j0", -4, 4, 1),
+    ("logit", 1e-6, 0.4, 4),
+]
+
+
+@pytest.mark.parametrize("name, low, high, units", SPECIAL_FUNCTIONS)
+def test_special_functions_as_of_doubles(name, low, high, units):
+    f = wisp.special if name.startswith("special.") else wisp
+    f = getattr(f, name.removeprefix("special."))
+    x = points(low, high)
+    x = np.concatenate([x, [0.0, -0.0, 1, 2, -1, np.inf, -np.inf, np.nan, 0.5, 1 - 2.0**-24, 1e-45]]).astype(np.float32)
+    with np.errstate(all="ignore"):
+        exact = f(wisp.from_numpy(x.astype(np.float64))).numpy()
+        rounded = exact.astype(np.float32)
+        ours = f(wisp.from_numpy(x)).numpy()
+        finite = np.isfinite(rounded)
+        np.testing.assert_array_equal(ours[~finite], rounded[~finite])
+        error = np.abs(ours[finite] - exact[finite]) / np.maximum(np.spacing(np.abs(rounded[finite])), 1e-45)
+    near_zero = np.abs(exact[finite]) < 1e-9  # there doubles have lost digits, too
+    assert error[~near_zero].max() <= units, f"{error.max():.2f} at {x[finite][error.argmax()]!r}"
+
+
+@pytest.mark.parametrize("name", ["log", "logit", "sin", "tan", "special.bessel_j0", "special.i1", "lgamma"])
+def test_an_element_does_not_depend_on_its_neighbours(name):
+    f = wisp.special if name.startswith("special.") else wisp
+    f = getattr(f, name.removeprefix("special."))
+    x = wisp.from_numpy(np.random.default_rng(2).uniform(0.01, 0.99, 5000).astype(np.float32))
+    alone = f(x)
+    beside = x.clone()
+    beside[::7] = wisp.tensor([0.0, 1e30, -5.0, float("inf"), float("nan"), 1e-42, 50.0]).repeat(103)[:715]
+    others = wisp.arange(5000) % 7 != 0
+    assert wisp.equal(f(beside)[others], alone[others])
+
+
+def test_large_angles():
+    x = np.float32(2) ** np.arange(10, 60, 0.01, dtype=np.float32)
+    for name in ("sin", "cos"):
+        np.testing.assert_allclose(getattr(wisp, name)(wisp.from_numpy(x)).numpy(), getattr(np, name)(x.astype(np.float64)), atol=2e-7)
+
+
+def test_remainders_are_exact():
+    random = np.random.default_rng(3)
+    a = np.concatenate([random.normal(size=3000) * 100, random.integers(-50, 50, 3000), 10.0 ** random.uniform(-30, 30, 3000)])
+    b = np.concatenate(
+        [random.normal(size=3000), random.integers(1, 9, 3000) * random.choice([-1, 1], 3000), 10.0 ** random.uniform(-10, 9, 3000)]
+    )
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    x, y = wisp.from_numpy(a), wisp.from_numpy(b)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(wisp.fmod(x, y).numpy(), np.fmod(a, b))
+        np.testing.assert_array_equal(wisp.remainder(x, y).numpy(), np.remainder(a, b))
+        np.testing.assert_array_equal(wisp.floor_divide(x, y).numpy(), np.floor_divide(a, b))
+        np.testing.assert_array_equal(wisp.fmod(x, 0.75).numpy(), np.fmod(a, np.float32(0.75)))
+        np.testing.assert_array_equal(wisp.remainder(7.5, y).numpy(), np.remainder(np.float32(7.5), b))
+    odd = wisp.tensor([1.0, float("inf"), float("nan"), -3.0, 5.0])
+    assert wisp.fmod(odd, wisp.tensor([0.0, 2.0, 2.0, float("inf"), float("nan")])).isnan().tolist() == [True, True, True, False, True]
+
+
 def test_powers():
     random = np.random.default_rng(1)
     x, y = random.uniform(0, 9, 20_000).astype(np.float32), random.uniform(-30, 30, 20_000).astype(np.float32)

@@ -82,7 +82,7 @@ def test_few_rows_times_a_transposed_matrix(alpha, beta, dtype):
 def test_dtypes(dtype):
     wisp.manual_seed(0)
     wide = wisp.complex128 if dtype.is_complex else wisp.float64
-    for m, n, k in [(0, 3, 2), (3, 4, 0), (1, 1, 5), (4, 5, 6), (33, 17, 65), (70, 80, 90)]:
+    for m, n, k in [(0, 3, 2), (3, 4, 0), (1, 1, 5), (4, 5, 6), (33, 17, 65), (70, 80, 90), (30, 300, 60)]:
         a, b = matrix(m, k, "transposed", dtype), matrix(k, n, "strided", dtype)
         close(a @ b, a.to(wide).numpy() @ b.to(wide).numpy(), dtype)
 
@@ -97,8 +97,10 @@ def test_integers_wrap_around(dtype):
 def test_threads_give_the_same_numbers():
     before = wisp.get_num_threads()
     try:
-        for m, n, k in [(200, 300, 400), (64, 128, 784), (1, 900, 900), (8, 20, 9000)]:
-            a, b = wisp.randn(m, k), wisp.randn(n, k).t()
+        products = [(wisp.randn(m, k), wisp.randn(n, k).t()) for m, n, k in [(200, 300, 400), (64, 128, 784), (1, 900, 900), (8, 20, 9000)]]
+        products += [(wisp.randn(150, 600), wisp.randn(600, 1200))]  # columns are shared out only where they suffice
+        products += [(wisp.randn(40, 200, dtype=wisp.complex64), wisp.randn(200, 300, dtype=wisp.complex64))]
+        for a, b in products:
             results = []
             for threads in (1, 2, 5):
                 wisp.set_num_threads(threads)

@@ -180,3 +180,14 @@ def test_fractional():
 def test_errors(call, message):
     with pytest.raises(RuntimeError, match=message):
         call(wisp.zeros(1, 3, 8, 8))
+
+
+def test_pooling_to_nothing():
+    x = wisp.rand(2, 3, 8, 8, requires_grad=True)
+    assert F.fractional_max_pool2d(x, 2, output_size=(0, 1)).shape == (2, 3, 0, 1)
+    assert F.max_unpool2d(wisp.ones(1, 1, 1, 1), wisp.zeros(1, 1, 1, 1, dtype=wisp.int64), 1, 5, output_size=[0, 1]).shape == (1, 1, 0, 1)
+    for pool in (F.adaptive_avg_pool2d, F.adaptive_max_pool2d):
+        with pytest.raises(RuntimeError, match="Expected grad_output to have non-zero size"):
+            pool(x, 0).sum().backward()
+    with pytest.raises(RuntimeError, match="kernel size should be greater than zero"):
+        F.max_pool2d(x, -1)

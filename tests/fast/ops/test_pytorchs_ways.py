@@ -238,3 +238,30 @@ def test_deterministic_mode_refuses_what_pytorch_refuses():
     finally:
         wisp.use_deterministic_algorithms(False)
     assert wisp.zeros(3).put_(wisp.tensor([0, 0]), wisp.ones(2), accumulate=True).tolist() == [2.0, 0.0, 0.0]
+
+
+def test_minus_of_bools_says_what_to_do():
+    for negate in (lambda x: -x, wisp.neg, lambda x: x.neg_()):
+        with pytest.raises(RuntimeError, match="If you are trying to invert a mask, use the `~` or `logical_not\\(\\)` operator instead"):
+            negate(wisp.tensor([True]))
+
+
+def test_errors_of_operands_that_do_not_fit():
+    with pytest.raises(RuntimeError, match=r"a \(10\) must match the size of tensor b \(11\) at non-singleton dimension 1"):
+        wisp.zeros(10, 10) + wisp.zeros(11, 11)
+    for other, text in ((wisp.ones(2, dtype=wisp.float64), "different dtypes"), (wisp.ones(2, dtype=wisp.complex64), "complex")):
+        with pytest.raises(RuntimeError, match=f"heaviside is not yet implemented for .*{text}"):
+            wisp.heaviside(wisp.ones(2), other)
+        with pytest.raises(RuntimeError, match=text):
+            wisp.ones(2).heaviside_(other)
+    with pytest.raises(RuntimeError, match="max over zero elements is undefined"):
+        wisp._foreach_max([wisp.ones(2), wisp.ones(0)])
+    with pytest.raises(RuntimeError, match="Dimension specified as 0 but tensor has no dimensions"):
+        wisp.tensor(1).unflatten(0, [0])
+    with pytest.raises(RuntimeError, match="memory format option is only supported by strided tensors"):
+        wisp.empty_like(wisp.eye(2).to_sparse(), memory_format=wisp.preserve_format)
+    for function in (wisp.neg, wisp.floor, wisp.ceil):
+        with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
+            function(wisp.ones(2), out=wisp.empty(2, dtype=wisp.float64))
+    with pytest.raises(RuntimeError, match="does not support non-boolean outputs"):
+        wisp.isposinf(wisp.ones(2), out=wisp.empty(2))

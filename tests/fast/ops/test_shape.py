@@ -92,3 +92,15 @@ def test_as_strided_in_place_counts_its_elements_anew():
     assert x.as_strided_((2,), (3,)).numel() == 2 and (x + 1).tolist() == [1, 4]
     x.as_strided_((1, 0), (2, 2)).add_(1)
     assert x.numel() == 0 and (x + 1).shape == (1, 0)
+
+
+@pytest.mark.parametrize("dtype", [wisp.uint8, wisp.float32, wisp.complex128])
+@pytest.mark.parametrize("few", [2, 3])
+def test_copies_that_interleave_a_few_rows(few, dtype):
+    x = wisp.arange(5 * few * 41).reshape(5, few, 41).to(dtype)
+    expected = np.ascontiguousarray(x.numpy().transpose(0, 2, 1))
+    np.testing.assert_array_equal(x.transpose(1, 2).contiguous().numpy(), expected)
+    np.testing.assert_array_equal(x[1:, :, 3:].transpose(1, 2).clone().contiguous().numpy(), expected[1:, 3:])
+    wide = wisp.zeros(5, 41, few + 2, dtype=dtype)
+    wide[:, :, 1:-1] = x.transpose(1, 2)
+    np.testing.assert_array_equal(wide[:, :, 1:-1].numpy(), expected)

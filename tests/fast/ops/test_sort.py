@@ -90,3 +90,56 @@ def test_search():
     assert wisp.isin(wisp.tensor([1, 2, 3]), wisp.tensor([3, 1, 7])).tolist() == [True, False, True]
     assert wisp.bincount(wisp.tensor([0, 2, 2, 5])).tolist() == [1, 0, 2, 0, 0, 1]
     assert wisp.histc(wisp.tensor([0.0, 1, 2, 3, 3]), 3, 0, 3).tolist() == [1, 1, 3]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "float32", "float64"])
+def test_counting_and_runs(dtype):
+    random = np.random.default_rng(5)
+    numbers = random.integers(0, 60, 100_001).astype(dtype)
+    x = wisp.from_numpy(numbers)
+    if not x.is_floating_point():
+        np.testing.assert_array_equal(x.bincount(minlength=70).numpy(), np.bincount(numbers, minlength=70))
+        assert wisp.bincount(x[:3], minlength=100_000).sum() == 3
+    np.testing.assert_array_equal((x if x.dtype != wisp.uint8 else x.int()).histc(13, 2, 50).numpy(), np.histogram(numbers, 13, (2, 50))[0])
+    rows = np.repeat(numbers[:1000], 3)
+    values, inverse, counts = wisp.from_numpy(rows).unique_consecutive(return_inverse=True, return_counts=True)
+    first = np.concatenate([[True], rows[1:] != rows[:-1]])
+    np.testing.assert_array_equal(values.numpy(), rows[first])
+    np.testing.assert_array_equal(inverse.numpy(), np.cumsum(first) - 1)
+    np.testing.assert_array_equal(counts.numpy(), np.diff(np.append(np.nonzero(first)[0], len(rows))))
+
+
+def test_integers_of_any_spread_and_medians():
+    random = np.random.default_rng(6)
+    for spread in (10, 2**31, 2**62):
+        numbers = random.integers(-spread, spread, 20_000)
+        x = wisp.from_numpy(numbers)
+        np.testing.assert_array_equal(x.sort().values.numpy(), np.sort(numbers))
+        np.testing.assert_array_equal(x.sort(descending=True).values.numpy(), np.sort(numbers)[::-1])
+        assert x.median() == np.sort(numbers)[9999]
+        assert x.kthvalue(77).values == np.sort(numbers)[76]
+        np.testing.assert_array_equal(x.topk(20).values.numpy(), np.sort(numbers)[::-1][:20])
+    many = wisp.from_numpy(np.array([3.0, np.nan, 1.0, 2.0] * 2000, np.float32))
+    assert many.median().isnan() and many.nanmedian() == 2
+
+
+def test_search_among_many():
+    random = np.random.default_rng(7)
+    boundaries, values = np.sort(random.normal(size=301)).astype(np.float32), random.normal(size=5003).astype(np.float32)
+    values[::9] = random.choice(boundaries, len(values[::9]))
+    values[5] = np.nan
+    for right in (False, True):
+        found = wisp.searchsorted(wisp.from_numpy(boundaries), wisp.from_numpy(values), right=right)
+        np.testing.assert_array_equal(found.numpy(), np.searchsorted(boundaries, values, "right" if right else "left"))
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk_of_few_elements_is_the_beginning_of_a_sort(largest):
+    for rows, n, k in ((1, 1, 1), (3, 7, 7), (2, 64, 4), (5, 63, 2), (1, 65, 3), (40, 12, 5)):
+        x = wisp.randint(-4, 4, (rows, n)).float()
+        x[0, 0] = wisp.nan
+        values, places = x.topk(k, 1, largest)
+        expected = x.sort(dim=1, descending=largest, stable=True)
+        wisp.testing.assert_close(values, expected.values[:, :k], equal_nan=True, rtol=0, atol=0)
+        wisp.testing.assert_close(x.gather(1, places), values, equal_nan=True, rtol=0, atol=0)
+        assert all(len(set(row.tolist())) == k for row in places)

@@ -282,3 +282,9 @@ def test_what_pyro_asks_for(tmp_path):
     wisp.save({"constraint": constraint}, tmp_path / "store.pt")
     loaded = wisp.load(tmp_path / "store.pt", weights_only=False)["constraint"]
     assert loaded.check(wisp.tensor([1.0, 3.0])).tolist() == [False, True]
+
+
+def test_the_cpu_as_a_device():
+    assert wisp.cpu.is_available() and wisp.cpu.is_initialized() and wisp.cpu.device_count() == 1
+    wisp.cpu.set_device(wisp.device("cpu"))
+    wisp.cpu.synchronize()

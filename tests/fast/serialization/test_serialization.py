@@ -493,3 +493,22 @@ def test_data_can_be_left_out():
             wisp.save(wisp.ones(1, device="meta"), io.BytesIO())
     empty.seek(0)
     assert wisp.load(empty)["b"].tolist() == [0, 0]
+
+
+class Counted:
+    times = 0
+
+    def __reduce__(self):
+        Counted.times += 1
+        return Counted, ()
+
+
+def test_values_are_pickled_once_unless_a_part_of_memory_grows():
+    base = wisp.arange(10.0)
+    for tensors, times in (([wisp.zeros(3), wisp.ones(2)], 1), ([base, base[2:4]], 1), ([base[2:4], base], 2)):
+        Counted.times = 0
+        buffer = io.BytesIO()
+        wisp.save([*tensors, Counted()], buffer)
+        buffer.seek(0)
+        read = wisp.load(buffer, weights_only=False)
+        assert Counted.times == times and [t.tolist() for t in read[:-1]] == [t.tolist() for t in tensors]

@@ -24,6 +24,11 @@ def _len_torch_function_stack():
     return len(_local.modes)
 
 
+def _is_torch_function_mode_enabled():
+    """Whether a mode of `torch.overrides` is active."""
+    return bool(_local.modes)
+
+
 class _Names:
     """A part of PyTorch's extension module: operators by their public names."""
 

@@ -1,6 +1,8 @@
-"""`torch.__future__`: switches of how modules convert their parameters; remembered."""
+"""`torch.__future__`: switches of how modules convert their parameters."""
 
-_state = {"overwrite": False, "swap": False}
+from wisp.nn.modules import state
+
+_state = {"overwrite": False}
 
 
 def set_overwrite_module_params_on_conversion(value):
@@ -14,10 +16,10 @@ def get_overwrite_module_params_on_conversion():
 
 
 def set_swap_module_params_on_conversion(value):
-    """Remember the switch."""
-    _state["swap"] = value
+    """Whether `load_state_dict` asks `Tensor.module_load` what to put in a parameter's place, and swaps it with what is there."""
+    state.swap_on_conversion = bool(value)
 
 
 def get_swap_module_params_on_conversion():
     """The switch as it was set."""
-    return _state["swap"]
+    return state.swap_on_conversion

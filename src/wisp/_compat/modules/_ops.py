@@ -5,7 +5,7 @@ Wisp's operators choose their overload by their arguments, so every overload of 
 
 import types
 
-__all__ = ["OpOverload", "OpOverloadPacket", "ops"]
+__all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket", "ops"]
 
 # names of PyTorch's internal operators whose public counterpart is called otherwise
 _OTHER_NAMES = {
@@ -18,6 +18,40 @@ _OTHER_NAMES = {
     "sym_numel": "numel",
     "sym_stride": "stride",
 }
+
+
+class HigherOrderOperator:
+    """An operator of functions; Wisp's own (`cond`, `scan`, ...) are plain functions, so none of them is one.
+
+    >>> isinstance(wisp.cond, wisp._ops.HigherOrderOperator)
+    False
+    """
+
+    def __init__(self, name, *, cacheable=False):
+        self._name = self.__name__ = name
+        self._written = {}
+
+    def name(self):
+        """Its name."""
+        return self._name
+
+    def py_impl(self, key):
+        """A decorator: what the operator is for one key of PyTorch's dispatcher. Wisp asks the one that computes on tensors, which
+        transforms and gradients pass through as through any function."""
+
+        def enter(function):
+            self._written[key] = function
+            return function
+
+        return enter
+
+    def __call__(self, *args, **kwargs):
+        from wisp._compat.modules._C import DispatchKey as keys
+
+        for key in (keys.CompositeExplicitAutograd, keys.CompositeImplicitAutograd, keys.AutogradCPU, keys.Autograd, keys.CPU):
+            if key in self._written:
+                return self._written[key](*args, **kwargs)
+        raise NotImplementedError(f"{self._name}: a higher-order operator says what it does in __call__, or by py_impl")
 
 
 def _function(name):
@@ -65,7 +99,11 @@ def overload_of(function, args, kwargs):
     name = function.__name__.replace(".", "_")
     plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
     args, kwargs = tuple(args), {k: v for k, v in kwargs.items() if v is not None or k == "out"}
-    other = args[1] if len(args) > 1 else kwargs.get("other", kwargs.get("exponent"))
+    for count, names in enumerate((("input", "self"), ("other", "exponent"))):  # vmap's rules call by name
+        given = [key for key in names if key in kwargs] if len(args) == count else []
+        if given:
+            args = (*args, kwargs.pop(given[0]))
+    other = args[1] if len(args) > 1 else None
     if plain in _SIZES and len(args) > 1 and all(isinstance(a, int) for a in args[1:]):
         args = args[0], list(args[1:])
     elif plain in _SIZES and len(args) == 2 and isinstance(args[1], tuple):

@@ -1,1 +1,3 @@
 """Layers of quantized models."""
+
+from wisp.ao.nn import qat as qat

@@ -148,9 +148,9 @@ def _mesh(strategy, process_group, device_mesh, kind):
 
 
 class _Meta(type(wisp.nn.Module)):
-    # the modules that a policy chose are sharded where they are, without a wrapper around them
+    # the modules that a policy chose are sharded where they are, without a wrapper around them; those of `fully_shard` are none of these
     def __instancecheck__(cls, instance):
-        return isinstance(instance, FSDPModule) or super().__instancecheck__(instance)
+        return getattr(instance, "_in_wrapper", False) is True or super().__instancecheck__(instance)
 
 
 class FullyShardedDataParallel(wisp.nn.Module, metaclass=_Meta):
@@ -226,6 +226,7 @@ class FullyShardedDataParallel(wisp.nn.Module, metaclass=_Meta):
                 mp_policy=MixedPrecisionPolicy(settings.param_dtype, settings.reduce_dtype, None, casts),
                 offload_policy=CPUOffloadPolicy() if self.cpu_offload.offload_params else None,
             )
+            one._in_wrapper = True
 
         if auto_wrap_policy is not None:
             policy = auto_wrap_policy

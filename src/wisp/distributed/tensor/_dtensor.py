@@ -97,6 +97,7 @@ class DTensor(wisp.Tensor):
     device_mesh = property(lambda self: self._place[0], doc="The ranks that hold parts.")
     placements = property(lambda self: self._place[1], doc="How the parts lie along each dimension of the mesh.")
     shape = property(lambda self: self._place[2], doc="The shape of the whole.")
+    _local_tensor = property(lambda self: wisp.Tensor.detach(self), doc="This rank's part, without history.")
 
     def size(self, dim=None):
         """The shape of the whole, or the size of one dimension."""

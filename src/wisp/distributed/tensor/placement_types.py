@@ -30,6 +30,12 @@ class Shard(Placement):
         part = -(-size // ranks)
         return min(rank * part, size), min((rank + 1) * part, size)
 
+    @staticmethod
+    def local_shard_size_and_offset(curr_local_size, num_chunks, rank):
+        """(length, begin) of a rank's part of a dimension of that size."""
+        begin, end = Shard(0).rows(curr_local_size, num_chunks, rank)
+        return end - begin, begin
+
 
 @dataclasses.dataclass(frozen=True)
 class Replicate(Placement):

@@ -68,7 +68,7 @@ def _rows(weight, index, padding):
 
         @staticmethod
         def backward(ctx, grad):
-            return _row_gradient(ctx.shape, ctx.index.reshape(-1).long(), grad.reshape(-1, ctx.shape[1]), padding), None
+            return _row_gradient(ctx.shape, ctx.index.reshape(-1).long(), grad.reshape(ctx.index.numel(), ctx.shape[1]), padding), None
 
     return Embedding.apply(weight, index)
 

@@ -284,6 +284,8 @@ class MultiheadAttention(Module):
     def forward(
         self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None, average_attn_weights=True, is_causal=False
     ):
+        if query.is_nested or key.is_nested or value.is_nested:
+            return self._attend_nested(query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights)
         transposed = self.batch_first and query.dim() == 3
         if transposed:  # equal inputs stay equal, so that they share one projection
             same_key, same_value = key is query, value is key
@@ -316,6 +318,32 @@ class MultiheadAttention(Module):
             is_causal=is_causal,
         )
         return (output.transpose(0, 1) if transposed else output), weights
+
+    def _attend_nested(self, query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights):
+        """Sequences of several lengths attend to themselves: padded, with the padding masked, and cut again."""
+        why_not = ""
+        if query is not key or key is not value:
+            why_not = "non-self attention was used (query, key, and value are not the same Tensor)"
+        elif not self.batch_first:
+            why_not = "batch_first was not True"
+        elif self.training:
+            why_not = "training is enabled"
+        elif key_padding_mask is not None or attn_mask is not None:
+            why_not = "key_padding_mask and attn_mask are not supported with NestedTensor input"
+        elif wisp.is_grad_enabled() and (query.requires_grad or any(p.requires_grad for p in self.parameters())):
+            why_not = "grad is enabled and query or weights or biases requires_grad, or some Tensor argument has_torch_function"
+        if why_not:
+            raise AssertionError(
+                f"MultiheadAttention does not support NestedTensor outside of its fast path. The fast path was not hit because {why_not}"
+            )
+        lengths = [len(part) for part in query.unbind()]
+        padded = query.to_padded_tensor(0.0)
+        beyond = wisp.arange(padded.shape[1], device=padded.device) >= wisp.tensor(lengths, device=padded.device)[:, None]
+        output, weights = self(padded, padded, padded, beyond, need_weights, None, average_attn_weights)
+        if weights is not None:  # padding asks for nothing
+            weights = weights.masked_fill(beyond[:, :, None] if average_attn_weights else beyond[:, None, :, None], 0.0)
+        parts = [rows[:length] for rows, length in zip(output, lengths)]
+        return wisp.nested.as_nested_tensor(parts, layout=query.layout), weights
 
     def merge_masks(self, attn_mask, key_padding_mask, query):
         """Both masks as one of shape (N, heads, L, S), and PyTorch's number of its kind: 0, 1, 2 or None."""

@@ -170,11 +170,8 @@ class Module(Hooks, State, _ModuleBase):
     # ------------------------------------------------------------------ attributes and registries
 
     def __getattr__(self, name):
-        # Only reached for what is no plain attribute: hook dictionaries not made yet, state restored by hand.
+        # Only reached for what is no plain attribute: state restored by hand.
         state = self.__dict__
-        if name in Hooks._hook_dicts:
-            hooks = state[name] = _hooks.OrderedDict()
-            return hooks
         for registry in _REGISTRIES:
             if name in state.get(registry, ()):
                 return state[registry][name]
@@ -595,6 +592,16 @@ class Module(Hooks, State, _ModuleBase):
     def __dir__(self):
         names = {*dir(type(self)), *self.__dict__, *self._parameters, *self._buffers, *self._modules}
         return sorted(name for name in names if not name[0].isdigit())
+
+    def __reduce_ex__(self, protocol):
+        """A `__getstate__` of a program's own sees members where PyTorch has them: in their registries, not among plain attributes."""
+        state, found = self.__dict__, {}
+        if type(self).__getstate__ is not Module.__getstate__:
+            found = {name: state.pop(name) for registry in _REGISTRIES for name in state.get(registry, ()) if name in state}
+        try:
+            return super().__reduce_ex__(protocol)
+        finally:
+            state.update(found)
 
     def __getstate__(self):
         return {name: value for name, value in self.__dict__.items() if name != "_compiled_call_impl"}

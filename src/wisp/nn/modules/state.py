@@ -9,6 +9,7 @@ from wisp.nn.modules.hooks import _add
 from wisp.nn.parameter import Parameter, is_lazy
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
+swap_on_conversion = False  # torch.__future__ sets it: loading asks `Tensor.module_load` what to put in a parameter's place
 
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ("missing_keys", "unexpected_keys"))):
@@ -195,9 +196,18 @@ class State:
                     f"checkpoint, the shape in current model is {tensor.shape}."
                 )
                 return
+        if tensor.is_meta and not given.is_meta and not assign:
+            warnings.warn(
+                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, which is a "
+                "no-op. (Did you mean to pass `assign=True` to assign items in the state dictionary to their corresponding key in the "
+                "module instead of copying them in place?)",
+                stacklevel=2,
+            )
         try:
             with wisp.no_grad():
-                if not assign:
+                if swap_on_conversion:
+                    self._replace_member(name, tensor, tensor.module_load(given, assign=assign), given)
+                elif not assign:
                     tensor.copy_(given)
                 elif isinstance(tensor, Parameter):
                     if not isinstance(given, Parameter):
@@ -213,6 +223,18 @@ class State:
                 f"{tensor.size()} and whose dimensions in the checkpoint are {given.size()}, "
                 f"an exception occurred : {error.args}."
             )
+
+    def _replace_member(self, name, tensor, new, given):
+        if new is given or new is tensor:
+            raise RuntimeError("module_load returned one of self or other, please .detach() the result if returning one of the inputs")
+        members = self._buffers
+        if isinstance(tensor, Parameter):
+            members, wanted = self._parameters, tensor.requires_grad
+            new = new.requires_grad_(wanted) if isinstance(new, Parameter) else Parameter(new, wanted)
+        if type(new) is type(tensor):
+            wisp.utils.swap_tensors(tensor, new)
+        else:
+            members[name] = new
 
     def load_state_dict(self, state_dict, strict=True, assign=False):
         """Copy the tensors of `state_dict` into this module. Everything that does not fit is listed in one error.
@@ -254,6 +276,7 @@ class State:
                     )
 
         load(self, state_dict, "")
+        load = None  # it holds itself
         if strict:
             for what, keys in (("Unexpected", unexpected_keys), ("Missing", missing_keys)):
                 if keys:

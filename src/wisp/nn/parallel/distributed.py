@@ -209,11 +209,16 @@ class DistributedDataParallel(Module):
             self._begin(output)
         return output
 
+    @property
+    def reducer(self):
+        """What joins gradients; `reducer.prepare_for_backward([])` has the next backward join them, though its forward ran in `no_sync`."""
+        return _Reducer(self)
+
     def _begin(self, output):
         """Before backward: nothing is ready, except what the output does not depend on."""
         self._seen, self._next, self._unused = [], 0, set()
         self._prepare()
-        if self.find_unused_parameters or self.static_graph:
+        if output is not None and (self.find_unused_parameters or self.static_graph):
             used = _leaves(output)
             self._unused = {parameter for parameter in self._names if parameter not in used}
             for parameter in self._unused:
@@ -421,6 +426,19 @@ class DistributedDataParallel(Module):
 
     def __getstate__(self):
         raise RuntimeError("DistributedDataParallel belongs to its process group and can't be copied or pickled: use model.module")
+
+
+class _Reducer:
+    def __init__(self, model):
+        self._model = model
+
+    def prepare_for_backward(self, outputs):
+        """The next backward joins gradients; parameters that these outputs do not depend on count as ready ([]: none is looked for)."""
+        model = self._model
+        if model.process_group.size() > 1 or model._comm_hook is not None:
+            model._check_finished()
+            model._armed = True
+            model._begin(outputs or None)
 
 
 def _leaves(output):

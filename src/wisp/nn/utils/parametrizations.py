@@ -74,7 +74,7 @@ class _SpectralNorm(Module):
     def _power_method(self, matrix, n_power_iterations):
         for _ in range(n_power_iterations):
             self._u.copy_(F.normalize(wisp.mv(matrix, self._v), dim=0, eps=self.eps))
-            self._v.copy_(F.normalize(wisp.mv(matrix.t(), self._u), dim=0, eps=self.eps))
+            self._v.copy_(F.normalize(wisp.mv(matrix.H, self._u), dim=0, eps=self.eps))
 
     def forward(self, weight):
         if weight.dim() == 1:
@@ -84,7 +84,7 @@ class _SpectralNorm(Module):
             self._power_method(matrix.detach(), self.n_power_iterations)
         # Backward needs the vectors as they are now.
         u, v = self._u.clone(), self._v.clone()
-        return weight / wisp.dot(u, wisp.mv(matrix, v))
+        return weight / wisp.vdot(u, wisp.mv(matrix, v))
 
     def right_inverse(self, value):
         return value  # the weight may have any scale: it is divided out

@@ -50,6 +50,13 @@ def _is_tensors(value):
     return isinstance(value, collections.abc.Sequence) and all(isinstance(v, wisp.Tensor) for v in value)
 
 
+def _check_same(before, tensor, text):
+    """`text` says what ({0}) was ({1}) and is ({2}), where a tensor has not the dtype and shape from before."""
+    for what, old, new in zip(("dtype", "shape"), before, (tensor.dtype, tensor.shape)):
+        if old != new:
+            raise ValueError(text.format(what, old, new))
+
+
 class ParametrizationList(ModuleList):
     """The parametrizations of one tensor, and the original tensor (`original`, or `original0`, `original1`, ...)."""
 
@@ -58,6 +65,7 @@ class ParametrizationList(ModuleList):
             raise ValueError("ParametrizationList requires one or more modules.")
         super().__init__(modules)
         self.unsafe = unsafe
+        dtype, shape = original.dtype, original.shape
         with wisp.no_grad():
             new = original
             for module in reversed(self):
@@ -76,6 +84,11 @@ class ParametrizationList(ModuleList):
                     "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
                     f"original.dtype: {original.dtype}\nright_inverse(original).dtype: {new.dtype}"
                 )
+            if original.device != new.device:
+                raise ValueError(
+                    "When `right_inverse` outputs one tensor, it may not change the device.\n"
+                    f"original.device: {original.device}\nright_inverse(original).device: {new.device}"
+                )
             if new is not original:
                 original.data = new.detach()
             _register_parameter_or_buffer(self, "original", original)
@@ -89,27 +102,18 @@ class ParametrizationList(ModuleList):
                 part = Parameter(part.detach(), original.requires_grad) if isinstance(original, Parameter) else part
                 _register_parameter_or_buffer(self, f"original{i}", part)
         if not unsafe:
-            self._check(original)
+            self._check(dtype, shape)
 
-    def _check(self, original):
+    def _check(self, dtype, shape):
         result = self()
         if not isinstance(result, wisp.Tensor):
             raise ValueError(f"A parametrization must return a tensor. Got {type(result).__name__}.")
-        if self.is_tensor and result.dtype != original.dtype:
-            raise ValueError(
-                "Registering a parametrization may not change the dtype of the tensor, unless `unsafe` "
-                f"flag is enabled.\nunparametrized dtype: {original.dtype}\n"
-                f"parametrized dtype: {result.dtype}"
-            )
-        if self.is_tensor and result.shape != original.shape and self._inverse_keeps_shape():
-            raise ValueError(
-                "Registering a parametrization may not change the shape of the tensor, unless `unsafe` "
-                f"flag is enabled.\nunparametrized shape: {original.shape}\n"
-                f"parametrized shape: {result.shape}"
-            )
-
-    def _inverse_keeps_shape(self):
-        return not any(hasattr(module, "right_inverse") for module in self)
+        _check_same(
+            (dtype, shape),
+            result,
+            "Registering a parametrization may not change the {0} of the tensor, unless `unsafe` flag is enabled.\n"
+            "unparametrized {0}: {1}\nparametrized {0}: {2}",
+        )
 
     def _originals(self):
         return [self.original] if self.is_tensor else [getattr(self, f"original{i}") for i in range(self.ntensors)]
@@ -185,6 +189,16 @@ def _inject_property(module, tensor_name):
     setattr(type(module), tensor_name, property(get, set_original))
 
 
+def _check_inverse(inverse, value):
+    if not isinstance(inverse, wisp.Tensor):
+        raise ValueError(f"parametrization.right_inverse must return a tensor. Got {type(inverse).__name__}")
+    _check_same(
+        (value.dtype, value.shape),
+        inverse,
+        "The tensor returned by parametrization.right_inverse must have the same {0} as the parametrized one.\nbefore: {1}\nreturned: {2}",
+    )
+
+
 def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
     """Make `module.<tensor_name>` the result of `parametrization`, a module, of a trained original.
 
@@ -206,22 +220,20 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
                 new = parametrization(value)
             if not isinstance(new, wisp.Tensor):
                 raise ValueError(f"A parametrization must return a tensor. Got {type(new).__name__}.")
-            for what, before, after in (("dtype", value.dtype, new.dtype), ("shape", value.shape, new.shape)):
-                if before != after:
-                    raise ValueError(
-                        f"Registering a parametrization may not change the {what} of the tensor, unless the `unsafe` flag is enabled.\n"
-                        f"before: {before}\nafter: {after}"
-                    )
+            _check_same(
+                (value.dtype, value.shape),
+                new,
+                "Registering a parametrization may not change the {0} of the tensor, unless the `unsafe` flag is enabled.\n"
+                "before: {1}\nafter: {2}",
+            )
             if hasattr(parametrization, "right_inverse"):
                 try:
                     with wisp.no_grad():
                         inverse = parametrization.right_inverse(new)
                 except NotImplementedError:
                     inverse = None
-                if inverse is not None and (
-                    not isinstance(inverse, wisp.Tensor) or inverse.dtype != value.dtype or inverse.shape != value.shape
-                ):
-                    raise ValueError("parametrization.right_inverse must return a tensor of the same dtype and shape")
+                if inverse is not None:
+                    _check_inverse(inverse, value)
         current.append(parametrization)
         current.unsafe |= unsafe
     elif tensor_name in module._buffers or tensor_name in module._parameters:
@@ -289,7 +301,7 @@ def transfer_parametrizations_and_params(from_module, to_module, tensor_name=Non
     for name in names:
         source = from_module.parametrizations[name]
         if not hasattr(to_module, name):
-            setattr(to_module, name, Parameter(source.original.detach().clone()))
+            setattr(to_module, name, Parameter(getattr(from_module, name).detach().clone()))
         for parametrization in source:
             register_parametrization(to_module, name, parametrization, unsafe=source.unsafe)
         target = to_module.parametrizations[name]

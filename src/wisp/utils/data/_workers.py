@@ -262,8 +262,14 @@ class Workers:
             for i, process in enumerate(self.processes):
                 self.selector.register(self.inboxes[i].channel, selectors.EVENT_READ, (i, True))
                 self.selector.register(process.sentinel, selectors.EVENT_READ, (i, False))
-        except BaseException:
+        except BaseException as error:
             self.close(at_once=True)
+            if not forked and isinstance(error, (TypeError, AttributeError, pickle.PicklingError)):
+                warnings.warn(
+                    "Got pickle error when attempting to start a worker Process: what the loader is made of must be picklable where "
+                    f"processes start by {context.get_start_method()!r}. You can also try multiprocessing.set_start_method('fork').",
+                    stacklevel=2,
+                )
             raise
         finally:
             if not forked:

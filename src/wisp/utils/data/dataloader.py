@@ -188,7 +188,6 @@ class DataLoader:
         self.collate_fn = collate_fn if collate_fn is not None else default_collate if batched else default_convert
         self.persistent_workers, self.multiprocessing_context = persistent_workers, multiprocessing_context
         self._workers = self._told_length = None
-        self._iterable = iterable
         self._position = None  # of the latest iteration
         self._resume = None
         self._ready = True
@@ -228,6 +227,10 @@ class DataLoader:
             return self._context
         chosen = multiprocessing.get_start_method(allow_none=True)
         return multiprocessing.get_context(chosen or ("fork" if "fork" in multiprocessing.get_all_start_methods() else None))
+
+    @property
+    def _iterable(self):  # of the dataset, not kept: loaders that are built on this class have an `__init__` of their own
+        return isinstance(self.dataset, IterableDataset)
 
     @property
     def _auto_collation(self):

@@ -20,6 +20,15 @@ def current_device():
     return "cpu"
 
 
+def set_device(device):
+    """Nothing to choose: there is one."""
+
+
+def is_initialized():
+    """True."""
+    return True
+
+
 def synchronize(device=None):
     """Nothing to wait for: an operator returns when it is done."""
 

@@ -54,13 +54,15 @@ jacrev, jacfwd, hessian, functionalize = map(_renamed, ("jacrev", "jacfwd", "hes
 class FunctionalModuleWithBuffers(wisp.nn.Module):
     """A module without values of its own: called with parameters, buffers and arguments."""
 
-    def __init__(self, stateless_model, param_names, buffer_names):
+    def __init__(self, stateless_model, param_names, buffer_names, tied=None):
         super().__init__()
         self.stateless_model, self.param_names, self.buffer_names = stateless_model, tuple(param_names), tuple(buffer_names)
+        self.tied = tied or {}  # further names of a tensor -> its first one
 
     def forward(self, params, buffers, *args, **kwargs):
         state = {**dict(zip(self.param_names, params)), **dict(zip(self.buffer_names, buffers))}
-        return functional_call(self.stateless_model, state, args, kwargs)
+        state.update({name: state[first] for name, first in self.tied.items()})
+        return functional_call(self.stateless_model, state, args, kwargs, tie_weights=False)
 
 
 class FunctionalModule(FunctionalModuleWithBuffers):
@@ -76,7 +78,12 @@ def make_functional_with_buffers(model, disable_autograd_tracking=False):
     for parameter in parameters.values():
         parameter.requires_grad_(parameter.requires_grad and not disable_autograd_tracking)
     stateless = copy.deepcopy(model).to("meta")
-    function = FunctionalModuleWithBuffers(stateless, parameters, buffers)
+    first, tied = {}, {}
+    for named in (model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)):
+        for name, tensor in named:
+            if first.setdefault(id(tensor), name) != name:
+                tied[name] = first[id(tensor)]
+    function = FunctionalModuleWithBuffers(stateless, parameters, buffers, tied)
     return function, tuple(parameters.values()), tuple(buffers.values())
 
 
@@ -85,7 +92,7 @@ def make_functional(model, disable_autograd_tracking=False):
     if next(model.buffers(), None) is not None:
         raise ValueError("make_functional(model): `model` has buffers; use make_functional_with_buffers(model) instead")
     function, parameters, _ = make_functional_with_buffers(model, disable_autograd_tracking)
-    return FunctionalModule(function.stateless_model, function.param_names, ()), parameters
+    return FunctionalModule(function.stateless_model, function.param_names, (), function.tied), parameters
 
 
 def combine_state_for_ensemble(models):
@@ -114,7 +121,11 @@ def functional_init_with_buffers(model_class, ensemble_shape=(), device="cpu"):
             raise ValueError(f"num_models {ensemble_shape[0]} should be > 0")
         else:
             function, parameters, buffers = combine_state_for_ensemble(models)
-        return parameters, buffers, function, function.param_names, function.buffer_names
+
+        def call(parameters, buffers, args):
+            return function(parameters, buffers, *args)
+
+        return parameters, buffers, call, function.param_names, function.buffer_names
 
     return make
 
@@ -127,6 +138,6 @@ def functional_init(model_class, ensemble_shape=(), device="cpu"):
         parameters, buffers, function, names, _ = make_all(*args, **kwargs)
         if buffers:
             raise ValueError("functional_init: the module has buffers; use functional_init_with_buffers")
-        return parameters, FunctionalModule(function.stateless_model, names, ()), names
+        return parameters, lambda parameters, args: function(parameters, (), args), names
 
     return make

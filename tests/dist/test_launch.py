@@ -1,19 +1,46 @@
 """`wisp launch`, torchrun's arguments, and programs that start their own ranks."""
+
+import os
+import pathlib
+import re
+import socket
 import sys
+import threading
 
 import pytest
 from ranks import PROGRAMS, command, free_port, good, launch_on_machines, run
+
+from wisp.distributed import _world
+from wisp.distributed import run as distributed_run
+from wisp.distributed.stores import TCPStore
 
 pytest.importorskip("mpi4py")
 
 
 def test_arguments_of_torchrun(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text("import os, sys\nimport wisp.as_torch\nimport torch, torch.distributed as dist\ndist.init_process_group('gloo')\n"
-                      "print(sys.argv[1:], os.environ['LOCAL_RANK'], dist.get_rank(), dist.get_world_size(), torch.get_num_threads())\n"
-                      "print('partial', end='')\n")
-    result = good(run([sys.executable, "-m", "wisp.distributed.run", "--standalone", "--nnodes=1", "--nproc_per_node=2", "--max_restarts=0",
-                       "--threads=1", str(script), "--lr", "0.1"]))
+    script.write_text(
+        "import os, sys\nimport wisp.as_torch\nimport torch, torch.distributed as dist\ndist.init_process_group('gloo')\n"
+        "print(sys.argv[1:], os.environ['LOCAL_RANK'], dist.get_rank(), dist.get_world_size(), torch.get_num_threads())\n"
+        "print('partial', end='')\n"
+    )
+    result = good(
+        run(
+            [
+                sys.executable,
+                "-m",
+                "wisp.distributed.run",
+                "--standalone",
+                "--nnodes=1",
+                "--nproc_per_node=2",
+                "--max_restarts=0",
+                "--threads=1",
+                str(script),
+                "--lr",
+                "0.1",
+            ]
+        )
+    )
     for rank in range(2):
         assert f"[{rank}] ['--lr', '0.1'] {rank} {rank} 2 1\n" in result.stdout and f"[{rank}] partial\n" in result.stdout
 
@@ -47,3 +74,46 @@ def test_a_program_that_starts_its_ranks(tmp_path):
     good(run(command("run", PROGRAMS / "spawned.py", free_port(), tmp_path / "model.pt")), ["done 0", "done 1"])
     result = run(command("run", PROGRAMS / "spawned.py", free_port(), tmp_path / "model.pt", "fail"))
     assert result.returncode and "ValueError: bad luck" in result.stderr
+
+
+def test_strangers_are_no_machines(monkeypatch):
+    """Launchers that number themselves: whoever does not know the secret of the run gets no number and takes none away."""
+    monkeypatch.setenv("WISP_SECRET", "ours")
+    port, numbers = free_port(), {}
+    first = threading.Thread(target=lambda: numbers.update(first=distributed_run._number_machine("127.0.0.1", port, 2)))
+    first.start()
+    TCPStore("127.0.0.1", port).get("port")  # the first one listens
+    knocks = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(3)]  # silent, a browser, one that leaves
+    knocks[1].sendall(b"GET / HTTP/1.1\r\n\r\n")
+    knocks[2].close()
+    monkeypatch.setenv("WISP_SECRET", "theirs")
+    with pytest.raises(SystemExit, match="WISP_SECRET"):
+        distributed_run._number_machine("127.0.0.1", port, 2)
+    assert first.is_alive()
+    monkeypatch.setenv("WISP_SECRET", "ours")
+    numbers["second"] = distributed_run._number_machine("127.0.0.1", port, 2)
+    first.join(60)
+    assert numbers["first"][0] == 0 and numbers["second"] == (1, numbers["first"][1])
+
+
+def test_the_file_with_the_secret_is_new(tmp_path, monkeypatch):
+    """file://: what lies in a folder of others' is not written through."""
+    monkeypatch.delenv("WISP_SECRET", raising=False)
+    trap = tmp_path / "theirs"
+    trap.write_text("")
+    (tmp_path / "meeting.new").symlink_to(trap)
+    old = os.umask(0)
+    try:
+        _world._start_meeting("127.0.0.1", 0, 1, 0.1, str(tmp_path / "meeting"))
+    finally:
+        os.umask(old)
+    assert trap.read_text() == "" and (tmp_path / "meeting").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "meeting").read_text().split()[2] == os.environ["WISP_SECRET"]
+
+
+def test_every_door_is_known():
+    """Whatever listens is in these files, each of which has tests against strangers; no page is served."""
+    source = pathlib.Path(distributed_run.__file__).parents[1]
+    doors = [r"create_server\(", r"\.listen\(", r"\.bind\(\(", r"http\.server", "socketserver", r"start_server\(", r"Listener\("]
+    found = {str(path.relative_to(source)) for path in source.rglob("*.py") if re.search("|".join(doors), path.read_text(encoding="utf-8"))}
+    assert found == {"distributed/_world.py", "distributed/stores.py", "distributed/run.py"}

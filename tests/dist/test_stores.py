@@ -5,11 +5,13 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
 import wisp
 import wisp.distributed as dist
+from wisp.distributed import _pmi
 
 SHORT = datetime.timedelta(seconds=0.1)
 
@@ -63,11 +65,60 @@ def test_strangers_end_nothing(monkeypatch):
         with socket.create_connection(("127.0.0.1", store.port)) as stranger:
             stranger.sendall(said)
     monkeypatch.setenv("WISP_SECRET", "guessed")
-    with pytest.raises((OSError, dist.DistError)):
-        dist.TCPStore("127.0.0.1", store.port, timeout=SHORT).set("a", "1")
+    with pytest.raises(dist.DistNetworkError, match="WISP_SECRET"):
+        dist.TCPStore("127.0.0.1", store.port, timeout=datetime.timedelta(seconds=20))
     assert not store.check(["a"])
     store.set("b", "2")
     assert store.get("b") == b"2"
+
+
+def test_the_master_proves_itself_too(monkeypatch):
+    """A process that took the port of the master would otherwise tell the others whom to meet."""
+    monkeypatch.setenv("WISP_SECRET", "known")
+    for answer in (b"", b"\x05\0\0\0\x01\0\0\0x", b"\xff" * 64):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def impostor(listener=listener, answer=answer):
+                connection = listener.accept()[0]
+                with connection:
+                    connection.sendall(b"\x05\0\0\0\x01\0\0\0n" + answer)
+                    try:
+                        connection.shutdown(socket.SHUT_WR)
+                        while connection.recv(4096):
+                            pass
+                    except OSError:
+                        pass  # it went away at once
+
+            thread = threading.Thread(target=impostor)
+            thread.start()
+            with pytest.raises(dist.DistNetworkError, match="no master"):
+                dist.TCPStore("127.0.0.1", listener.getsockname()[1], timeout=datetime.timedelta(seconds=20))
+            thread.join()
+
+
+def test_strangers_have_one_deadline_and_few_places(monkeypatch):
+    monkeypatch.setattr(_pmi, "PATIENCE", 0.5)
+    monkeypatch.setattr(_pmi, "STRANGERS", 4)
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True)
+    with socket.create_connection(("127.0.0.1", store.port), timeout=30) as dripping:
+        dripping.recv(64)
+        try:
+            for _ in range(200):  # a byte now and then: each comes in time, all of them do not
+                dripping.sendall(b"\x40" if _ == 0 else b"\0")
+                time.sleep(0.1)
+        except OSError:
+            pass
+        assert _ < 199
+    monkeypatch.setattr(_pmi, "PATIENCE", 60)
+    silent = [socket.create_connection(("127.0.0.1", store.port), timeout=30) for _ in range(9)]
+    for connection in silent[:5]:
+        while connection.recv(64):  # its number, and then the end
+            pass
+    assert len(store._server.strangers) <= 4
+    dist.TCPStore("127.0.0.1", store.port, timeout=datetime.timedelta(seconds=20)).set("a", "1")
+    assert store.get("a") == b"1"
+    for connection in silent:
+        connection.close()
 
 
 PROGRAM = """

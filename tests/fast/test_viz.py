@@ -1,6 +1,7 @@
 """Pictures: graphs, summaries, charts, what notebooks show."""
 
 import doctest
+import html.parser
 import importlib
 import math
 import pkgutil
@@ -410,3 +411,58 @@ def test_summary_saves(tmp_path):
     assert (tmp_path / "summary.txt").read_text() == f"{summary}\n"
     page = (tmp_path / "summary.html").read_text()
     assert page.startswith("<!DOCTYPE html>") and "<table" in page and "multiply-adds" in page
+
+
+class _Elements(html.parser.HTMLParser):
+    """The elements of a page, with their attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.add(tag)
+        self.found.update(name for name, _ in attributes)
+
+
+def test_names_stay_text_in_every_page():
+    """Names of modules, curves and events come from programs and files: on no page may they become elements."""
+
+    class Hostile(nn.Module):
+        def __init__(self, name):
+            super().__init__()
+            self.add_module(name, nn.Linear(3, 3))
+            self.inside = nn.Sequential()
+            self.inside.add_module(name, nn.ReLU())
+            self.name = name
+
+        def extra_repr(self):
+            return self.name
+
+        def forward(self, x):
+            return self.inside(self._modules[self.name](x))
+
+    def pages(name):
+        model = Hostile(name)
+        model.__class__ = type(name, (Hostile,), {})
+        x = wisp.ones(2, 3, requires_grad=True)
+        yield viz.graph(model, x).html()
+        yield viz.graph(model, x).svg()
+        summary = viz.summary(model, x)
+        yield summary.html()
+        yield summary._repr_html_()
+        yield model._repr_html_()
+        model(x).sum().backward()
+        yield viz.gradient_flow(model).html()
+        yield viz.activations(model, x).html()
+        curves = viz.curves({name: [1.0, 2.0]}, title=name)
+        yield curves.html()
+        with wisp.profiler.profile() as profile, wisp.profiler.record_function(name):
+            model(x)
+        yield viz.timeline(profile).html()
+
+    names = ["<script>attack()</script>", "'><img src=x onerror='attack()", '"><b onclick="attack()', "<!--<script>", "]]></style><i>"]
+    for page in zip(pages("plain"), *(pages(name) for name in names)):
+        for text in page[1:]:
+            assert _Elements(text).found <= _Elements(page[0]).found

@@ -14,6 +14,7 @@ import secrets
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.parse
 
@@ -206,9 +207,11 @@ def _start_meeting(host, port, size, timeout, file):
         )
     _listener = None
     if file is not None:
-        with open(os.open(file + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        # a new file that only we can read: others may write to the folder, and have put one or a link there
+        handle, new = tempfile.mkstemp(dir=os.path.dirname(file) or ".")
+        with open(handle, "w") as out:
             out.write(f"{socket.gethostname()} {port} {os.environ['WISP_SECRET']}")
-        os.replace(file + ".new", file)
+        os.replace(new, file)
     return "localhost" if bound in ("0.0.0.0", "::") else bound, port
 
 
@@ -223,11 +226,14 @@ def _read_line(connection, most=1024):
 
 
 def _meet(rank, size, init_method, timeout):
-    global _link
+    global _link, _listener
     deadline = time.monotonic() + timeout
     host, port, file = _address(init_method, rank, deadline)
     if rank == 0:
         host, port = _start_meeting(host, port, size, timeout, file)
+    elif _listener is not None:  # another rank became the first
+        _listener.close()
+        _listener = None
     secret, own = os.environ.get("WISP_SECRET", ""), secrets.token_hex(16)
     connection = _connect(host, port, rank, deadline)
     connection.settimeout(max(deadline - time.monotonic(), 0) + 30)

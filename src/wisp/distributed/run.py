@@ -8,6 +8,7 @@ traceback come last.
 import argparse
 import collections
 import ctypes
+import datetime
 import importlib.util
 import mmap
 import os
@@ -22,6 +23,8 @@ import time
 
 from wisp.cli._options import Options
 from wisp.distributed import _board
+from wisp.distributed._work import DistError, DistNetworkError
+from wisp.distributed.stores import TCPStore
 
 __all__ = ["get_args_parser", "main", "parse_args", "run"]
 JOIN = 600.0  # seconds that a machine waits for the others
@@ -89,33 +92,35 @@ def _free_port():
 
 def _number_machine(host, port, count):
     """(number of this machine, port for rank 0), when nobody has numbered them: the launcher that can listen at the endpoint is number 0
-    and numbers the others as they come."""
-    end = time.monotonic() + JOIN
+    and numbers the others as they come, in a store, which asks for the secret of the run."""
+    patience = datetime.timedelta(seconds=JOIN)
     try:
-        listener = socket.create_server((host, port))
+        store = TCPStore(host, port, is_master=True, timeout=patience)
+    except DistNetworkError as error:
+        raise SystemExit(f"wisp launch: {error}") from None
     except OSError:
-        listener = None  # another machine's address, or another launcher of this one was first
-    if listener is not None:
-        free = _free_port()
-        with listener:
-            for number in range(1, count):
-                listener.settimeout(max(0.001, end - time.monotonic()))
-                try:
-                    connection = listener.accept()[0]
-                except TimeoutError:
-                    raise SystemExit(f"wisp launch: only {number} of {count} machines came to {host}:{port} within {JOIN:g} s") from None
-                with connection:
-                    connection.sendall(f"{number} {free}\n".encode())
-        return 0, free
-    while True:
-        try:
-            with socket.create_connection((host, port), timeout=max(0.001, end - time.monotonic())) as connection:
-                number, free = connection.makefile().readline().split()
-            return int(number), int(free)
-        except (OSError, ValueError) as error:
+        store = None  # another machine's address, or another launcher of this one was first
+    if store is not None:
+        free, end = _free_port(), time.monotonic() + JOIN
+        store.set("port", str(free))
+        while store.add("told", 0) < count - 1:
             if time.monotonic() > end:
-                raise SystemExit(f"wisp launch: no launcher answers at {host}:{port}: {error}") from None
-            time.sleep(0.1)
+                raise SystemExit(
+                    f"wisp launch: only {1 + store.add('told', 0)} of {count} machines came to {host}:{port} within {JOIN:g} s"
+                )
+            time.sleep(0.02)
+        store._server.close()
+        return 0, free
+    try:
+        store = TCPStore(host, port, timeout=patience)
+        number = store.add("machines", 1)
+        if number >= count:
+            raise SystemExit(f"wisp launch: {host}:{port} has its {count} machines already")
+        free = int(store.get("port"))
+        store.add("told", 1)
+    except (DistError, OSError) as error:
+        raise SystemExit(f"wisp launch: no launcher of this run answers at {host}:{port}: {error}") from None
+    return number, free
 
 
 def _die_with_parent():
@@ -135,8 +140,11 @@ class _Launch:
         if port and not port.isdigit():
             raise SystemExit(f"wisp launch: --rdzv-endpoint is host:port; got {options.rdzv_endpoint!r}")
         self.host, self.port = self.host or options.master_addr, int(port or options.master_port)
+        # launchers of other machines can't know a new one: theirs is the user's, or else the name of the run
+        self.secret = os.environ.get("WISP_SECRET") or (secrets.token_hex(32) if self.nodes == 1 else options.rdzv_id or "")
         self.node = options.node_rank
         if self.node is None and self.nodes > 1 and options.rdzv_endpoint:
+            os.environ["WISP_SECRET"] = self.secret
             self.node, self.port = _number_machine(self.host, self.port or 29400, self.nodes)
         self.node = self.node or 0
         if self.node not in range(self.nodes):
@@ -144,8 +152,6 @@ class _Launch:
         if self.count * self.nodes > 1 and not options.no_python and importlib.util.find_spec("mpi4py") is None:
             raise SystemExit("wisp launch: processes that work together need MPI, which is not installed: pip install 'wisp[mpi]'")
         self.first = self.node * self.count
-        # launchers of other machines can't know a new one: theirs is the user's, or else the name of the run
-        self.secret = os.environ.get("WISP_SECRET") or (secrets.token_hex(32) if self.nodes == 1 else options.rdzv_id or "")
         self.options, self.lock = options, threading.Lock()
         self.tails = [collections.deque(maxlen=200) for _ in range(self.count)]
         self.children, self.readers = [], []

@@ -14,6 +14,7 @@ import struct
 import threading
 import time
 
+from wisp.distributed import _pmi
 from wisp.distributed._pmi import proof
 from wisp.distributed._work import DistNetworkError, DistStoreError
 
@@ -241,8 +242,20 @@ class TCPStore(Store):
                     raise DistNetworkError(message) from None
                 time.sleep(0.05)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        number = _receive(connection, 1024)[0]
-        _send(connection, proof(os.environ.get("WISP_SECRET", ""), number.decode()).encode())
+        secret, own = os.environ.get("WISP_SECRET", ""), secrets.token_hex(16)
+        try:
+            (number,) = _receive(connection, _pmi.LINE, end)
+            _send(connection, own.encode(), proof(secret, number.decode(), own).encode())
+            (answer,) = _receive(connection, _pmi.LINE, end)
+            known = secrets.compare_digest(answer, proof(secret, "go", own).encode())
+        except (OSError, ValueError, struct.error):
+            known = False
+        if not known:  # what it says is believed later on, so it has to prove that it knows the secret, too
+            connection.close()
+            raise DistNetworkError(
+                f"TCPStore: what answers at {self.host}:{self.port} is no master whose WISP_SECRET is that of this process"
+            )
+        connection.settimeout(self._timeout.total_seconds())
         return connection
 
     def _do(self, operation, *words):
@@ -253,10 +266,11 @@ class TCPStore(Store):
 
 
 class _Server:
-    """The master's side: a thread for whoever has proven to know the secret of the ranks."""
+    """The master's side: a thread for whoever has proven to know the secret of the ranks. Until then a connection has PATIENCE seconds and
+    a short line, and the oldest of too many goes."""
 
     def __init__(self, listener):
-        self.table, self.lock, self.listener = _Table(), threading.Lock(), listener
+        self.table, self.lock, self.listener, self.strangers = _Table(), threading.Lock(), listener, {}
         self.secret = os.environ.get("WISP_SECRET", "")  # as it is now: a process group may choose one later
         threading.Thread(target=self.accept, name="wisp store", daemon=True).start()
 
@@ -266,17 +280,23 @@ class _Server:
                 connection, _ = self.listener.accept()
             except OSError:
                 return
+            with self.lock:
+                if len(self.strangers) >= _pmi.STRANGERS:
+                    oldest = next(iter(self.strangers))
+                    del self.strangers[oldest]
+                    _end(oldest)
+                self.strangers[connection] = True
             threading.Thread(target=self.serve, args=(connection,), name="wisp store", daemon=True).start()
 
     def serve(self, connection):
         try:
             with connection:
-                connection.settimeout(10)
-                number = secrets.token_hex(16)
-                _send(connection, number.encode())
-                (answer,) = _receive(connection, 1024)
-                if not secrets.compare_digest(answer, proof(self.secret, number).encode()):
-                    return
+                try:
+                    if not self.knows(connection):
+                        return
+                finally:
+                    with self.lock:
+                        self.strangers.pop(connection, None)
                 connection.settimeout(None)
                 while True:
                     operation, *words = _receive(connection)
@@ -286,17 +306,41 @@ class _Server:
         except (OSError, ValueError, TypeError, struct.error):
             return  # it has left, or says what no store says
 
+    def knows(self, connection):
+        """Whether the other side knows the secret; if so, it is told that this side does."""
+        number = secrets.token_hex(16)
+        connection.settimeout(_pmi.PATIENCE)
+        _send(connection, number.encode())
+        own, answer = _receive(connection, _pmi.LINE, time.monotonic() + _pmi.PATIENCE)
+        if not secrets.compare_digest(answer, proof(self.secret, number, own.decode()).encode()):
+            return False
+        _send(connection, proof(self.secret, "go", own.decode()).encode())
+        return True
+
+    def close(self):
+        """Listens no more; those who came stay."""
+        _end(self.listener)
+        self.listener.close()
+
+
+def _end(connection):
+    """Whoever waits at it wakes up."""
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+
 
 def _send(connection, *words):
     body = b"".join(struct.pack("<I", len(word)) + word for word in words)
     connection.sendall(struct.pack("<I", len(body)) + body)
 
 
-def _receive(connection, most=_MOST):
-    (length,) = struct.unpack("<I", _exactly(connection, 4))
+def _receive(connection, most=_MOST, end=None):
+    (length,) = struct.unpack("<I", _exactly(connection, 4, end))
     if length > most:
         raise ValueError(f"a message of {length} bytes")
-    body, words, at = _exactly(connection, length), [], 0
+    body, words, at = _exactly(connection, length, end), [], 0
     while at < length:
         (size,) = struct.unpack_from("<I", body, at)
         words.append(body[at + 4 : at + 4 + size])
@@ -304,9 +348,11 @@ def _receive(connection, most=_MOST):
     return words
 
 
-def _exactly(connection, length):
+def _exactly(connection, length, end=None):
     parts = []
     while length:
+        if end is not None:  # for all of it: a byte now and then does not buy time
+            connection.settimeout(max(end - time.monotonic(), 0.001))
         part = connection.recv(min(length, 1 << 20))
         if not part:
             raise ConnectionError("the store's other side has left")

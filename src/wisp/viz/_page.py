@@ -17,7 +17,7 @@ def read(name):
 
 def embed(value):
     """A value as JSON that may stand inside a script element."""
-    return json.dumps(value).replace("</", "<\\/").replace("<!--", "<\\!--")
+    return json.dumps(value).replace("<", "\\u003c")
 
 
 def bytes_text(count):

@@ -122,6 +122,14 @@ def test_refusals(tmp_path):
     assert len(glob.glob(str(tmp_path / "events*"))) == 2
 
 
+def test_names_lead_nowhere_else(tmp_path):
+    writer = SummaryWriter(tmp_path / "runs")
+    with pytest.raises(ValueError, match="leads out of"):
+        writer.add_scalars("losses", {"a/../../../outside": 1.0})
+    writer.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
 def test_embedding(tmp_path):
     with SummaryWriter(tmp_path) as out:
         out.add_embedding(wisp.arange(6.0).reshape(3, 2), ["a", "b", "c"], wisp.rand(3, 3, 4, 5), global_step=7)

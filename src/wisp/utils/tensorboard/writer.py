@@ -92,6 +92,8 @@ class SummaryWriter:
         for tag, x in tag_scalar_dict.items():
             folder = os.path.join(self.log_dir, main_tag.replace("/", "_") + "_" + tag)
             if folder not in self.all_writers:
+                if ".." in tag.split("/"):
+                    raise ValueError(f"add_scalars: the name {tag!r} leads out of the folder {self.log_dir}; leave '..' away")
                 self.all_writers[folder] = FileWriter(folder, *self._options)
             self.all_writers[folder].add_summary(value(main_tag, single(2, float(number(x)))), global_step, walltime)
 

@@ -200,3 +200,107 @@ def test_shards_tell_their_parts():
 
 def test_the_class_of_a_graph_module_is_known_by_its_qualified_name():
     assert "GraphModuleImpl" in str(type(fx.symbolic_trace(nn.ReLU())))
+
+
+def test_make_fx_notes_operators_and_gradients():
+    from wisp.fx.experimental.proxy_tensor import make_fx
+
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    x = wisp.randn(4, 2)
+    loss = wisp.func.grad(lambda p, x: wisp.func.functional_call(model, p, (x,)).cos().sum())
+    parameters = dict(model.named_parameters())
+    traced = make_fx(loss)(parameters, x)
+    assert all(node.op in ("placeholder", "call_function", "output") for node in traced.graph.nodes)
+    other = {name: value.detach() * 2 for name, value in parameters.items()}
+    for name, found in traced(other, x).items():
+        assert wisp.allclose(found, loss(other, x)[name])
+
+    def changed(x):
+        y = x.clone()
+        y.mul_(2)[0] = 5.0
+        return y, wisp.zeros(2).add(1)
+
+    traced = make_fx(changed)(wisp.ones(3))
+    names = [node.target.__name__ for node in traced.graph.nodes if node.op == "call_function"]
+    assert names[:2] == ["clone.default", "mul_.Tensor"] and "zeros.default" in names
+    assert [value.tolist() for value in traced(wisp.tensor([1.0, 2.0, 3.0]))] == [[5.0, 4.0, 6.0], [1.0, 1.0]]
+    with pytest.raises(RuntimeError, match="tracing tensor"):
+        make_fx(lambda x: x if x.sum() > 0 else -x)(wisp.ones(2))
+    doubled = make_fx(lambda x: x.tanh(), {wisp.ops.aten.tanh.default: lambda x: x.sin() * 2})(wisp.ones(2))
+    assert wisp.allclose(doubled(wisp.ones(2)), wisp.ones(2).sin() * 2)
+
+
+def test_constants_are_folded_and_equal_steps_joined():
+    from wisp.fx.experimental.const_fold import split_const_subgraphs
+    from wisp.fx.passes.dialect.common.cse_pass import CSEPass
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.other = nn.Parameter(wisp.ones(2)), nn.Parameter(wisp.full((2,), 3.0))
+
+        def forward(self, x):
+            return x * self.weight.exp().sum() + wisp.sin(self.other), x + self.other
+
+    model, x = Scaled(), wisp.randn(2)
+    folded = split_const_subgraphs(model)
+    assert [node.target for node in folded.graph.nodes if node.op == "get_attr"] == [
+        "_FX_CONST_FOLDED_ATTRS_0",
+        "other",
+        "_FX_CONST_FOLDED_ATTRS_1",
+    ]
+    assert all(wisp.equal(a, b) for a, b in zip(folded(x), model(x)))
+    assert split_const_subgraphs(fx.symbolic_trace(lambda x: x + wisp.rand(2))).const_subgraph_module is None  # draws
+
+    traced = fx.symbolic_trace(lambda x: (x.sum() + wisp.sin(x) * wisp.sin(x), wisp.rand_like(x) - wisp.rand_like(x)))
+    joined, modified = CSEPass()(traced)
+    assert modified and len(traced.graph.nodes) - len(joined.graph.nodes) == 1
+    assert wisp.equal(joined(x)[0], traced(x)[0]) and joined(x)[1].abs().max() > 0
+
+
+def test_patterns_of_several_results_and_filters():
+    graph = fx.symbolic_trace(lambda a, b: wisp.relu(wisp.neg(wisp.neg(a) + b)) * (wisp.neg(a) + b))
+    found = fx.subgraph_rewriter.replace_pattern_with_filters(
+        graph, lambda x, y: wisp.neg(x) + y, lambda x, y: y - x, [lambda match, graph, pattern: True]
+    )
+    graph.graph.lint()
+    a, b = wisp.randn(3), wisp.randn(3)
+    assert len(found) == 2 and wisp.allclose(graph(a, b), wisp.relu(-(b - a)) * (b - a))
+    assert [node.target for node in found[0].replacements] == [operator.sub]
+
+    def shared(a):
+        inner = wisp.sin(a)
+        return inner + wisp.cos(inner)
+
+    assert not fx.replace_pattern(fx.symbolic_trace(shared), lambda a: wisp.cos(wisp.sin(a)), lambda a: a)  # sin has a user outside
+
+    class New(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Tanh()
+
+        def forward(self, x):
+            return self.layer(x)
+
+    model = fx.symbolic_trace(nn.Sequential(nn.ReLU(), nn.ReLU()))
+    assert len(fx.replace_pattern(model, lambda x: wisp.relu(x), New())) == 0
+    traced = fx.symbolic_trace(lambda x: wisp.relu(wisp.relu(x)))
+    assert len(fx.replace_pattern(traced, lambda x: wisp.relu(x), New())) == 2
+    assert wisp.equal(traced(wisp.ones(1)), wisp.ones(1).tanh().tanh())
+
+
+def test_asserts_and_operators_by_name_are_steps():
+    from wisp.fx.experimental.rewriter import RewritingTracer
+
+    class Checked(nn.Module):
+        def forward(self, x, n):
+            assert n == 2, "two of them"
+            return x * n
+
+    tracer = RewritingTracer()
+    traced = fx.GraphModule(tracer.trace(Checked()) and tracer.root, tracer.graph)
+    assert traced(3, 2) == 6
+    with pytest.raises(AssertionError, match="two of them"):
+        traced(3, 1)
+    named = fx.symbolic_trace(lambda x: wisp.ops.aten.add.Tensor(x, x))
+    assert [str(node.target) for node in named.graph.nodes] == ["x", "aten.add.Tensor", "output"]

@@ -165,7 +165,6 @@ STUBS = {
         "Type names that annotated programs import from here.",
         {**same("Dict List Optional Tuple Union", From("typing")), **{f"BroadcastingList{n}": From("typing", "List") for n in (1, 2, 3)}},
     ),
-    "fx.experimental.proxy_tensor": ("Whether a graph is being traced: never.", {"get_proxy_mode": Answer("None: nothing is traced.")}),
     "fx.experimental.symbolic_shapes": (
         "Names of symbolic sizes: sizes are plain numbers here.",
         {

@@ -380,7 +380,7 @@ class Tracer(TracerBase):
             return self.getattr(name, value, cache) if isinstance(value, wisp.Tensor) else value
 
         with _Patcher() as patches:
-            self._wrap_functions(patches)
+            self._wrap_functions(patches, getattr(inspect.unwrap(function), "__globals__", {}))
             nn.Module.__call__, nn.Module.__getattribute__ = call_module, get_attribute
             try:
                 result = function(*args)
@@ -389,9 +389,13 @@ class Tracer(TracerBase):
         self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returned)
         return self.graph
 
-    def _wrap_functions(self, patches):
+    def _wrap_functions(self, patches, program=None):
         import wisp
 
+        given = {id(value) for place in self._modules for value in vars(place).values() if callable(value)}
+        for name, value in list((program or {}).items()):  # `from math import sqrt`
+            if id(value) in given and not name.startswith("_"):
+                patches.put(program, name, _recording(value))
         patches.put(vars(wisp), "_assert", _recording(wisp._assert))
         for place in (wisp, wisp.nn.functional, *self._modules):
             for name, value in list(vars(place).items()):

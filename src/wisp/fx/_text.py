@@ -51,6 +51,8 @@ def _wisp_name(function):
     import wisp
 
     name = getattr(function, "__name__", "")
+    if not name.isidentifier():
+        return None
     module = getattr(function, "__module__", None) or ""
     for place in ("wisp", "wisp.nn.functional", module.replace("torch", "wisp", 1), "wisp._core"):
         if not place.startswith("wisp"):
@@ -164,7 +166,7 @@ class Text:
         if isinstance(value, OpOverload):
             return f"torch.ops.{value.namespace}.{value.__name__}"
         full = qualified_name(value)
-        if full.startswith("torch.") or getattr(builtins, full, None) is value:
+        if (full.startswith("torch.") and not full.startswith("torch._ops.")) or getattr(builtins, full, None) is value:
             return full
         return self.name_of(value, full)
 

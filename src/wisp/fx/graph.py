@@ -99,7 +99,7 @@ class Graph:
             raise AssertionError(f"create_node: unknown op {op!r}")
         wanted = name or (target if isinstance(target, str) else getattr(target, "__name__", "node"))
         if not name and op == "call_function":
-            wanted = wanted.strip("_").removesuffix(".default")
+            wanted = wanted.strip("_") if wanted.startswith("__") and wanted.endswith("__") else wanted
         if not name:
             wanted = snake_case(wanted)
         node = Node(self, self._names.new(wanted.replace(".", "_")), op, target, args or (), kwargs or {}, type_expr)

@@ -1,7 +1,9 @@
 """Finds a pattern of steps in a graph and puts other steps in its place."""
 
+import copy
 from collections import namedtuple
 
+from wisp import nn
 from wisp.fx._symbolic_trace import symbolic_trace
 from wisp.fx.graph import Graph
 from wisp.fx.node import Node
@@ -16,26 +18,20 @@ def _graph_of(pattern):
     return pattern if isinstance(pattern, Graph) else getattr(pattern, "graph", None) or symbolic_trace(pattern).graph
 
 
-def _same(pattern, found, known):
-    """Whether a value of the graph is what the pattern says; fills `known` with what stands for the pattern's nodes."""
-    if isinstance(pattern, Node):
-        if pattern in known:
-            return known[pattern] is found or (not isinstance(found, Node) and known[pattern] == found)
-        if pattern.op == "placeholder":
-            known[pattern] = found
-            return True
-        if not isinstance(found, Node) or found.op != pattern.op or found.target != pattern.target:
-            return False
-        known[pattern] = found
-        return (
-            len(pattern.args) == len(found.args)
-            and set(pattern.kwargs) == set(found.kwargs)
-            and all(_same(a, b, known) for a, b in zip(pattern.args, found.args))
-            and all(_same(pattern.kwargs[key], found.kwargs[key], known) for key in pattern.kwargs)
-        )
-    if isinstance(pattern, (tuple, list)):
-        return isinstance(found, (tuple, list)) and len(pattern) == len(found) and all(_same(a, b, known) for a, b in zip(pattern, found))
-    return type(pattern) is type(found) and pattern == found
+def _take_attributes(gm, other):
+    """Modules and tensors that the new steps name come from the replacement, and those that no step names go."""
+    for node in gm.graph.nodes:
+        if node.op in ("call_module", "get_attr"):
+            *owners, name = node.target.split(".")
+            here, there = gm, other
+            for owner in owners:
+                there = getattr(there, owner, None)
+                if not hasattr(here, owner):
+                    here.add_module(owner, nn.Module())
+                here = getattr(here, owner)
+            if not hasattr(here, name) and hasattr(there, name):
+                setattr(here, name, copy.deepcopy(getattr(there, name)))
+    gm.delete_all_unused_submodules()
 
 
 def replace_pattern(gm, pattern, replacement):
@@ -48,34 +44,73 @@ def replace_pattern(gm, pattern, replacement):
     >>> traced(wisp.ones(1))
     tensor([-2.])
     """
-    graph, pattern, other = gm.graph, _graph_of(pattern), _graph_of(replacement)
-    anchor = pattern.output_node().args[0]
-    inputs = [node for node in pattern.nodes if node.op == "placeholder"]
-    new_inputs = [node for node in other.nodes if node.op == "placeholder"]
-    matches, taken = [], set()
-    for node in list(graph.nodes):
-        known = {}
-        if node in taken or not _same(anchor, node, known):
-            continue
-        inner = {known[n] for n in pattern.nodes if n.op not in ("placeholder", "output") and n in known}
-        if inner & taken or any(user not in inner for n in inner if n is not node for user in n.users):
-            continue
-        taken |= inner
-        matches.append((node, known, inner))
-    for node, known, inner in matches:
-        values = {new: known[old] for new, old in zip(new_inputs, inputs) if old in known}
-        with graph.inserting_before(node):
+    return [Match(found.anchor, found.nodes_map) for found in replace_pattern_with_filters(gm, pattern, replacement)]
+
+
+def replace_pattern_with_filters(
+    gm, pattern, replacement=None, match_filters=None, ignore_literals=False, replacement_callback=None, node_name_match=""
+):
+    """As `replace_pattern`, where all `match_filters(match, graph, pattern_graph)` agree; literals of the pattern may be any.
+
+    `replacement_callback(match, graph, pattern_graph)` makes the graph that replaces one place.
+
+    >>> import wisp.fx
+    >>> traced = wisp.fx.symbolic_trace(lambda x: (x + 1) * (x + 2))
+    >>> only_two = lambda match, graph, pattern: 2 in match.anchors[0].args
+    >>> len(replace_pattern_with_filters(traced, lambda x, y: x + y, lambda x, y: x - y, [only_two]))
+    1
+    >>> traced(wisp.ones(1))
+    tensor([-2.])
+    """
+    from wisp.fx.passes.utils.matcher_utils import SubgraphMatcher
+
+    if (replacement is None) == (replacement_callback is None):
+        raise AssertionError("replace_pattern_with_filters: give either a replacement or a replacement_callback")
+    graph, pattern_graph = gm.graph, _graph_of(pattern)
+    matcher = SubgraphMatcher(pattern_graph, remove_overlapping_matches=True, ignore_literals=ignore_literals)
+    fixed = None if replacement is None else _graph_of(replacement)
+    matches = [
+        match
+        for match in matcher.match(graph, node_name_match)
+        if all(agrees(match, graph, pattern_graph) for agrees in match_filters or ())
+    ]
+    changed, replaced = {}, []  # what stands for steps that earlier replacements took away
+    for match in matches:
+        other = fixed or _graph_of(replacement_callback(match, graph, pattern_graph))
+        inputs = [node for node in other.nodes if node.op == "placeholder"]
+        if len(inputs) != len(match.placeholder_nodes):
+            raise AssertionError(
+                f"the pattern has {len(match.placeholder_nodes)} inputs and its replacement {len(inputs)}: they must be the same"
+            )
+        values = {}
+        for new, old in zip(inputs, match.placeholder_nodes):
+            while isinstance(old, Node) and old in changed:
+                old = changed[old]
+            values[new] = old
+        given = dict(values)
+        inner = {found for node, found in match.nodes_map.items() if node.op not in ("placeholder", "output")}
+        order = {node: i for i, node in enumerate(graph.nodes)}
+        users = [user for node in match.returning_nodes for user in node.users if user not in inner]
+        if users:
+            place = graph.inserting_before(min(users, key=order.__getitem__))
+        else:
+            place = graph.inserting_after(max(inner, key=order.__getitem__))
+        with place:
             result = graph.graph_copy(other, values)
-        node.replace_all_uses_with(result, lambda user, made=set(values.values()), inner=inner: user not in made or user in inner)
-        for old in reversed([n for n in graph.nodes if n in inner]):
+        results = list(result) if isinstance(result, (tuple, list)) else [result]
+        if len(results) != len(match.returning_nodes):
+            raise AssertionError(
+                f"the pattern has {len(match.returning_nodes)} results and its replacement {len(results)}: they must be the same"
+            )
+        for old, new in zip(match.returning_nodes, results):
+            old.replace_all_uses_with(new)
+            changed[old] = new
+        for old in reversed([node for node in graph.nodes if node in inner]):
             if not old.users:
                 graph.erase_node(old)
+        made = [node for new, node in values.items() if new not in given]
+        replaced.append(ReplacedPatterns(match.anchors[0], match.nodes_map, made))
     gm.recompile()
-    return [Match(node, known) for node, known, _ in matches]
-
-
-def replace_pattern_with_filters(gm, pattern, replacement, match_filters=None, ignore_literals=False):
-    """As `replace_pattern`; filters are not supported."""
-    if match_filters:
-        raise NotImplementedError("replace_pattern_with_filters: match_filters are not supported; change the graph's nodes instead")
-    return [ReplacedPatterns(match.anchor, match.nodes_map, []) for match in replace_pattern(gm, pattern, replacement)]
+    if isinstance(replacement, nn.Module):
+        _take_attributes(gm, replacement)
+    return replaced

@@ -3,6 +3,7 @@
 Wisp's operators choose their overload by their arguments, so every overload of a name is the same operator.
 """
 
+import sys
 import types
 
 __all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket", "ops"]
@@ -113,6 +114,9 @@ def overload_of(function, args, kwargs):
             args = (other, args[0], *args[2:])
         elif plain == "sub":
             name, plain, args = "rsub", "rsub", (other, args[0], *args[2:])
+    if plain == "relu":  # the layer's function has `inplace`
+        inplace = kwargs.pop("inplace", other)
+        name, args = "relu_" if inplace else name, args[:1]
     if plain in ("softmax", "log_softmax"):
         dim, dtype = args[1] if len(args) > 1 else kwargs.get("dim"), kwargs.get("dtype")
         inner = args[0] if dtype is None else args[0].to(dtype)
@@ -144,6 +148,19 @@ def overload_of(function, args, kwargs):
     return getattr(getattr(wisp.ops.aten, name), kind), args, kwargs
 
 
+def _proxy_among(values):
+    """A value of a trace, for which the operator itself is a step."""
+    fx = sys.modules.get("wisp.fx.proxy")
+    if fx is None:
+        return None
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            value = _proxy_among(value)
+        if isinstance(value, fx.Proxy):
+            return value
+    return None
+
+
 class OpOverload:
     """One overload of an operator."""
 
@@ -154,7 +171,10 @@ class OpOverload:
         self.tags = []
 
     def __call__(self, *args, **kwargs):
-        return self.overloadpacket(*args, **kwargs)
+        proxy = _proxy_among((*args, *kwargs.values()))
+        if proxy is not None:
+            return proxy.tracer.create_proxy("call_function", self, args, kwargs)
+        return self.overloadpacket._function(*args, **kwargs)
 
     @property
     def op(self):
@@ -188,6 +208,9 @@ class OpOverloadPacket:
         self.__module__ = f"torch.ops.{namespace}"
 
     def __call__(self, *args, **kwargs):
+        proxy = _proxy_among((*args, *kwargs.values()))
+        if proxy is not None:
+            return proxy.tracer.create_proxy("call_function", self, args, kwargs)
         return self._function(*args, **kwargs)
 
     def __getattr__(self, name):

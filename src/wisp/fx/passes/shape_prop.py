@@ -21,10 +21,10 @@ class TensorMetadata(NamedTuple):
     qparams: dict
 
 
-def _describe(t):
+def _extract_tensor_metadata(t):
     if not isinstance(t, wisp.Tensor):
         return t
-    formats = (wisp.contiguous_format, wisp.channels_last) if t.dim() == 4 else (wisp.contiguous_format,)
+    formats = (wisp.contiguous_format, *{4: (wisp.channels_last,), 5: (wisp.channels_last_3d,)}.get(t.dim(), ()))
     found = next((kind for kind in formats if t.is_contiguous(memory_format=kind)), None)
     return TensorMetadata(t.shape, t.dtype, t.requires_grad, t.stride(), found, False, {})
 
@@ -46,7 +46,7 @@ class ShapeProp(Interpreter):
     def run_node(self, n):
         """Run the step and note its result."""
         result = super().run_node(n)
-        meta = map_aggregate(result, _describe)
+        meta = map_aggregate(result, _extract_tensor_metadata)
         if isinstance(result, (wisp.Tensor, tuple, list)):
             n.meta["tensor_meta"] = meta
         n.meta["type"] = type(result)

@@ -1,5 +1,6 @@
 """Runs passes one after another, in an order that their constraints allow, until nothing changes."""
 
+import inspect
 from graphlib import CycleError, TopologicalSorter
 
 from wisp.fx.graph_module import GraphModule
@@ -32,6 +33,19 @@ def this_before_that_pass_constraint(this, that):
     return lambda first, second: not (first == that and second == this)
 
 
+def _topological_sort_passes(passes, constraints):
+    """The passes in an order that the constraints allow: the first that may go next, level by level."""
+    before = {
+        i: [j for j in range(len(passes)) if i != j and not all(allows(passes[i], passes[j]) for allows in constraints)]
+        for i in range(len(passes))
+    }
+    try:
+        return [passes[i] for i in TopologicalSorter(before).static_order()] if constraints else list(passes)
+    except CycleError as error:
+        names = [getattr(passes[i], "__name__", passes[i]) for i in error.args[1]]
+        raise RuntimeError(f"the constraints of these passes contradict each other: Circular dependency detected within {names}") from None
+
+
 class PassManager:
     """Calls `passes` in order, `steps` times or until a round changes nothing; `constraints` say which may stand before which.
 
@@ -58,6 +72,8 @@ class PassManager:
 
     def add_checks(self, check):
         """A function of a GraphModule that raises where it is not as it should be."""
+        if len(inspect.signature(check).parameters) != 1:
+            raise TypeError(f"PassManager.add_checks: {check} must take one argument, a GraphModule")
         self.check = check
 
     def check(self, module):
@@ -65,18 +81,7 @@ class PassManager:
 
     def solve_constraints(self):
         """Orders the passes as the constraints want them."""
-        before = {
-            i: [
-                j
-                for j in range(len(self.passes))
-                if i != j and not all(allows(self.passes[i], self.passes[j]) for allows in self.constraints)
-            ]
-            for i in range(len(self.passes))
-        }
-        try:
-            self.passes = [self.passes[i] for i in TopologicalSorter(before).static_order()]
-        except CycleError as error:
-            raise RuntimeError(f"the constraints of these passes contradict each other: {error.args[1]}") from None
+        self.passes = _topological_sort_passes(self.passes, self.constraints)
         self._validated = True
 
     def validate_constraints(self):
@@ -94,8 +99,13 @@ class PassManager:
         self.check(module)
         for _ in range(self.steps):
             changed_now = False
-            for one in self.passes:
-                result = one(module)
+            for number, one in enumerate(self.passes):
+                try:
+                    result = one(module)
+                except Exception as error:
+                    done = [getattr(p, "__name__", type(p).__name__) for p in self.passes[:number]]
+                    name = getattr(one, "__name__", type(one).__name__)
+                    raise Exception(f"An error occurred when running the {name!r} pass after the following passes: {done}") from error
                 if not isinstance(result, PassResult):
                     raise TypeError(f"pass {one} returned {type(result).__name__}, not a PassResult: see pass_result_wrapper")
                 module, changed_now = result.graph_module, changed_now or result.modified

@@ -1,0 +1,1 @@
+"""What passes use: finding patterns in graphs."""

@@ -6,7 +6,7 @@ import inspect
 import typing
 
 import wisp
-from wisp import _reference
+from wisp import _reference, overrides
 from wisp._ops import OpOverload, OpOverloadPacket, ops
 
 __all__ = """
@@ -102,6 +102,8 @@ class CustomOpDef:
         return self._kernel(tensors)(*args, **kwargs)
 
     def __call__(self, *args, **kwargs):
+        if overrides._local.modes and overrides.has_torch_function(()):
+            return overrides.handle_torch_function(self._opoverload, (), *args, **kwargs)
         tensors = [a for a in _leaves((args, kwargs)) if isinstance(a, wisp.Tensor)]
         kind = tensors[0].device.type if tensors else "cpu"
         if kind in self._autocast and wisp.is_autocast_enabled(kind):

@@ -177,3 +177,14 @@ def test_unscaling_half_precision_gradients_is_refused():
     scaler.scale(weight.sum()).backward()
     with pytest.raises(ValueError, match="Attempting to unscale FP16 gradients"):
         scaler.unscale_(wisp.optim.SGD([weight], lr=0.1))
+
+
+def test_autocast_refuses_what_it_cannot_do():
+    with pytest.raises(RuntimeError, match="Invalid device string: 'no device'"):
+        wisp.autocast("no device")
+    with pytest.raises(RuntimeError, match="unsupported autocast device_type 'meta'"):
+        wisp.autocast("meta")
+    with pytest.raises(TypeError, match=r"autocast\(\)\(func\) requires a callable, but got Tensor"):
+        wisp.autocast("cpu")(wisp.ones(2))
+    with pytest.warns(FutureWarning, match="torch.cpu.amp.autocast"):
+        wisp.cpu.amp.autocast()

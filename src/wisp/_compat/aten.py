@@ -95,3 +95,16 @@ def _local_scalar_dense(self):
     if self.numel() == 0:
         raise RuntimeError("_local_scalar_dense: Empty tensor not supported")
     return self.item()
+
+
+def _padding(name, mode):
+    def pad(self, padding):
+        return F.pad(self, list(padding), mode)
+
+    pad.__name__, pad.__doc__ = name, f"`pad` with mode {mode!r}."
+    return pad
+
+
+for _mode, _named in (("reflect", "reflection"), ("replicate", "replication")):
+    for _name in (f"{_named}_pad{_d}d" for _d in (1, 2, 3)):
+        globals()[_name] = _padding(_name, _mode)

@@ -132,8 +132,11 @@ def kl_div(input, target, reduction=1, *, log_target=False):
 
 
 def margin_ranking_loss(input1, input2, target, margin=0.0, reduction=1):
-    """max(0, margin - target * (input1 - input2))."""
-    return _functional().margin_ranking_loss(input1, input2, target, margin, reduction=_REDUCTIONS[reduction])
+    """max(0, margin - target * (input1 - input2)), of shapes that can be broadcast."""
+    import wisp
+
+    a, b, sign = wisp.broadcast_tensors(input1, input2, target)
+    return _functional().margin_ranking_loss(a, b, sign, margin, reduction=_REDUCTIONS[reduction])
 
 
 def poisson_nll_loss(input, target, log_input, full, eps, reduction):

@@ -373,6 +373,17 @@ def __reversed__(self):
     return self if self.dim() == 0 else self.flip(0)
 
 
+def __div__(self, other):
+    """`self / other`, by Python 2's name."""
+    return self / other
+
+
+def __idiv__(self, other):
+    """`self /= other`, by Python 2's name."""
+    self /= other
+    return self
+
+
 def __rdiv__(self, other):
     return self.reciprocal() * other
 

@@ -22,7 +22,13 @@ __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 def is_autocast_available(device_type):
     """Whether there is an autocast for this kind of device."""
-    return device_type in ("cpu", "cuda")
+    if device_type in ("cpu", "cuda"):
+        return True
+    try:
+        _core.device(device_type)
+    except RuntimeError:
+        raise RuntimeError(f"Invalid device string: '{device_type}'") from None
+    return False
 
 
 def is_autocast_enabled(device_type="cuda"):
@@ -146,6 +152,10 @@ class autocast:
     def __call__(self, func):
         if isinstance(func, type):
             raise TypeError("autocast decorates functions, not classes")
+        if not callable(func):
+            raise TypeError(
+                f"autocast()(func) requires a callable, but got {type(func).__name__}: use `with torch.autocast(...)`, or decorate one"
+            )
 
         @functools.wraps(func)
         def decorated(*args, **kwargs):

@@ -22,7 +22,7 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
         raise ValueError(
             f"Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got {type(parameter_and_buffer_dicts)}"
         )
-    return stateless.functional_call(module, tensors, args, kwargs, tie_weights=tie_weights, strict=strict)
+    return stateless._functional_call(module, tensors, args, kwargs, tie_weights=tie_weights, strict=strict)
 
 
 def stack_module_state(models):

@@ -17,6 +17,12 @@ def add_hook(hooks_dict, hook):
     return handle
 
 
+def unserializable_hook(f):
+    """A decorator that marks a hook which need not be saved: tensors are saved without hooks."""
+    f.__torch_unserializable__ = True
+    return f
+
+
 class RemovableHandle:
     """Removes a hook again: `handle.remove()`, or at the end of `with handle:`.
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 import wisp
-from wisp import nn
+from wisp import func, nn
 from wisp.nn import init, utils
 from wisp.nn.utils import parametrize, prune
 from wisp.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence, pad_sequence, unpack_sequence, unpad_sequence
@@ -223,3 +223,23 @@ def test_gradients_of_every_sample(reduction):
         call_for_per_sample_grads(nn.Linear(2, 2), loss_reduction="max")
     with pytest.raises(RuntimeError, match=r"different sizes \[2, 3\]"):
         call_for_per_sample_grads(nn.Bilinear(2, 2, 2))(wisp.ones(2, 2), wisp.ones(3, 2))
+
+
+def test_functional_call_takes_none_new_parameters_and_modules_that_contain_themselves():
+    layer = nn.Linear(2, 2)
+    assert func.functional_call(layer, {"weight": wisp.eye(2), "bias": None}, wisp.ones(1, 2)).tolist() == [[1, 1]]
+    assert layer.bias is not None
+    outer = nn.Sequential(layer)
+    layer.outer = outer
+    twice = func.functional_call(outer, {"0.outer.0.weight": 2 * wisp.eye(2), "0.bias": None}, wisp.ones(1, 2), tie_weights=False)
+    assert twice.tolist() == [[2, 2]]
+    del layer.outer
+
+    class Lists(nn.Linear):
+        def forward(self, x):
+            return [name for name, _ in self.named_parameters()]
+
+    extra = nn.Parameter(wisp.ones(1))
+    assert func.functional_call(Lists(2, 2), {"extra": extra}, wisp.ones(1, 2)) == ["weight", "bias", "extra"]
+    with pytest.warns(FutureWarning, match="torch.func.functional_call"):
+        utils.stateless.functional_call(layer, {}, wisp.ones(1, 2))

@@ -33,8 +33,8 @@ def _make(name, fields):
 
 
 def __getattr__(name):
-    if name in _MADE:
-        return _MADE[name]
+    if name.removesuffix("_out") in _MADE:  # with out= it is the same class here
+        return _MADE[name.removesuffix("_out")]
     raise AttributeError(f"module 'wisp.return_types' has no attribute {name!r}")
 
 

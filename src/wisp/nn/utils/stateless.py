@@ -1,6 +1,7 @@
 """Calling a module with other tensors in place of its parameters and buffers."""
 
 import contextlib
+import warnings
 
 import wisp
 from wisp import _reference
@@ -21,14 +22,25 @@ def _tensor_names(module):
     return places
 
 
+def _places_of(module, names):
+    places = {}
+    for full_name in names:
+        path, _, name = full_name.rpartition(".")
+        owner = module.get_submodule(path)
+        for registry in (owner._parameters, owner._buffers):
+            if name in registry:
+                places[full_name] = registry, name
+    return places
+
+
 @contextlib.contextmanager
 def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, strict=False):
-    places = _tensor_names(module)
-    unexpected = [name for name in parameters_and_buffers if name not in places]
     given = dict(parameters_and_buffers)
     for value in given.values():
-        if not isinstance(value, wisp.Tensor):
+        if value is not None and not isinstance(value, wisp.Tensor):
             raise TypeError(f"{value} is not an instance of torch.Tensor")
+    places = _tensor_names(module) if tie_weights or strict else _places_of(module, given)  # a module may contain itself
+    unexpected = [name for name in parameters_and_buffers if name not in places]
     if tie_weights:
         owners = {}  # all names of the same tensor
         for full_name, (registry, name) in places.items():
@@ -53,7 +65,8 @@ def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, str
             raise RuntimeError("\n\t".join([f"Error(s) in reparametrizing for {module._get_name()}:", *parts]))
     for full_name in unexpected:  # an attribute, of which forward may make use
         path, _, name = full_name.rpartition(".")
-        places[full_name] = module.get_submodule(path).__dict__, name
+        owner = module.get_submodule(path)
+        places[full_name] = owner._parameters if isinstance(given[full_name], wisp.nn.Parameter) else owner.__dict__, name
     swapped = [(*places[name], value) for name, value in given.items()]
     originals = [(registry, name, registry.get(name, _ABSENT)) for registry, name, _ in swapped]
     try:
@@ -80,12 +93,19 @@ def functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, t
     >>> wisp.nn.utils.stateless.functional_call(layer, {"weight": wisp.eye(2)}, wisp.ones(1, 2))
     tensor([[1., 1.]])
     """
+    warnings.warn(
+        "`torch.nn.utils.stateless.functional_call` is deprecated: it may go in a later release. Please use `torch.func.functional_call`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return _functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)
+
+
+def _functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, tie_weights=True, strict=False):
     args = () if args is None else args if isinstance(args, tuple) else (args,)
     with _reparametrize_module(module, parameters_and_buffers, tie_weights, strict):
         return module(*args, **(kwargs or {}))
 
-
-_functional_call = functional_call
 
 _reference.attach(__name__, globals())
 

@@ -12,6 +12,11 @@ class autocast(_amp.autocast):
     """`wisp.amp.autocast("cpu", ...)`."""
 
     def __init__(self, enabled=True, dtype=None, cache_enabled=True):
+        _warnings.warn(
+            "`torch.cpu.amp.autocast(args...)` is deprecated. Please use `torch.amp.autocast('cpu', args...)` instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
         super().__init__("cpu", dtype=dtype or wisp.bfloat16, enabled=enabled, cache_enabled=cache_enabled)
 
 

@@ -61,7 +61,10 @@ void explain_failure(const Node& node) {
     }
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) < 0) PyErr_Clear();
+    if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) < 0) {  // warnings are errors, and there is one on its way already
+        PyErr_Clear();
+        PySys_FormatStderr("Warning: %s\n", text.c_str());
+    }
     PyErr_Restore(type, value, trace);
 }
 

@@ -30,7 +30,8 @@ struct Task {
     std::vector<Ref> callbacks;  // called when the run has ended; in the outermost run of a thread alone
     Task* outer = nullptr;       // the run whose hook or node started this one
     int64_t number = 0;
-    int64_t batch = 0;  // > 0: every gradient of the run is this many, along its first dimension
+    Node* working = nullptr;  // the node under way
+    int64_t batch = 0;        // > 0: every gradient of the run is this many, along its first dimension
 
     ~Task() {
         for (NodePtr& n : nodes)
@@ -269,9 +270,6 @@ void run_node(Task& task, Node& node) {
         if (task.batch) each_of_batch(task.batch, grads, [&](Small<Tensor, 1>& row) { run_pre_hooks(node, row); });
         else run_pre_hooks(node, grads);
     }
-    Small<Tensor, 1> seen;  // a leaf may take its gradient away before hooks see it
-    if (node.variable && node.hooks && node.hooks->post_hooks) seen = grads;
-
     TensorList results;
     bool any = false;
     Device device = current_device();
@@ -302,7 +300,10 @@ void run_node(Task& task, Node& node) {
             if (anomaly_enabled()) explain_failure(node);
             throw;
         }
-        if (node.hooks && node.hooks->post_hooks && !task.batch) run_post_hooks(node, results.data(), n, seen.empty() ? grads : seen);
+        if (node.hooks && node.hooks->post_hooks && !task.batch) {
+            if (node.variable && any && !grads[0]) grads[0] = grad_of(Tensor::borrow(node.variable));  // the leaf took it
+            run_post_hooks(node, results.data(), n, grads);
+        }
         if (anomaly_checks_nan()) check_for_nan(node, results.data(), n);
         if (!task.retain_graph) {
             release_saved(node);
@@ -338,7 +339,11 @@ void run(Task& task, const Small<Edge, 2>& roots, TensorList& grads) {
             started.push_back(e.node.get());
             task.push(e.node.get());
         }
-    while (!task.heap.empty()) run_node(task, *task.pop());
+    while (!task.heap.empty()) {
+        task.working = task.pop();
+        run_node(task, *task.working);
+    }
+    task.working = nullptr;
 }
 
 Tensor starting_gradient(const Tensor& root, const Tensor& given, bool batched) {
@@ -637,10 +642,36 @@ void queue_callback(PyObject* callback) {
 
 int64_t current_run() { return current ? current->number : -1; }
 
+Node* current_node() {
+    for (const Task* task = current; task; task = task->outer)
+        if (task->working) return task->working;
+    return nullptr;
+}
+
+std::vector<Node*> execution_order() {
+    if (!current) throw RuntimeError("_current_graph_task_execution_order: should be called during the backward pass");
+    std::unordered_map<Node*, int32_t> waiting;
+    std::vector<Node*> order;
+    Task copy{};
+    if (current->working) copy.push(current->working);
+    for (Node* n : current->heap) copy.push(n);
+    while (!copy.heap.empty()) {
+        Node* const n = copy.pop();
+        if (!current->selective || current->find(n)->needed) order.push_back(n);
+        for (Edge& e : n->next) {
+            Node* const m = e.node.get();
+            if (m && --waiting.try_emplace(m, current->find(m)->dependencies).first->second == 0) copy.push(m);
+        }
+    }
+    return order;
+}
+
 bool will_execute(Node& node) {
-    if (!current) throw RuntimeError("_will_engine_execute_node: no backward pass is running in this thread");
+    if (!current) throw RuntimeError("_will_engine_execute_node: should be called during the backward pass, and none is under way");
     NodeState* state = current->find(&node);
     return state && (!current->selective || state->needed);
 }
+
+bool captures_leaf(const Node& node) { return current && current->selective && !current->accumulate && node.variable; }
 
 }  // namespace wisp

@@ -37,6 +37,7 @@ bool function_jvp(Node& node, const TensorList& tangents, std::span<const Tensor
 bool saved_hooks_active();
 void push_saved_hooks(PyObject* pack, PyObject* unpack);
 void pop_saved_hooks();
+void register_saved_hooks(Saved& saved, PyObject* pack, PyObject* unpack);
 void set_saved_hooks_disabled(std::string message);  // empty: allowed again
 void pack_saved(Saved& s);
 Tensor call_unpack_hook(Saved& s, Node& node, bool with_history);

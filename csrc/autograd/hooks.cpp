@@ -84,13 +84,11 @@ void pop_saved_hooks() {
     Py_DECREF(h.unpack);
 }
 
-void pack_saved(Saved& s) {
-    SavedHooks h = saved_hooks->back();
-    Tensor seen = s.output >= 0 ? s.tensor : detach(s.tensor);
-    seen->requires_grad = false;
+// What a hook returns for `seen` is kept in the place of s.tensor.
+static void pack_with(Saved& s, const Tensor& seen, PyObject* pack, PyObject* unpack) {
     GradMode off(false);
     const uint32_t version = seen.version();
-    PyObject* packed = PyObject_CallOneArg(h.pack, seen.object());
+    PyObject* packed = PyObject_CallOneArg(pack, seen.object());
     if (!packed) throw PythonError();
     if (seen.version() != version) {
         Py_DECREF(packed);
@@ -99,8 +97,8 @@ void pack_saved(Saved& s) {
             "in-place operations as this can lead to unexpected side-effects.");
     }
     s.packed = packed;
-    s.unpack = h.unpack;
-    Py_INCREF(h.unpack);
+    s.unpack = unpack;
+    Py_INCREF(unpack);
     if (s.output >= 0 || !s.tensor.requires_grad()) {
         s.tensor = Tensor();
     } else if (s.tensor->grad_fn) {
@@ -111,8 +109,26 @@ void pack_saved(Saved& s) {
     }
 }
 
+// As PyTorch has it, hooks of a context see the tensor itself, and those of one saved tensor see it without its history.
+void pack_saved(Saved& s) {
+    const SavedHooks h = saved_hooks->back();
+    pack_with(s, s.tensor, h.pack, h.unpack);
+}
+
+void register_saved_hooks(Saved& s, PyObject* pack, PyObject* unpack) {
+    if (s.packed) throw RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been set.");
+    if (!s.tensor) throw RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden.");
+    pack_with(s, detach(s.tensor), pack, unpack);
+}
+
 Tensor call_unpack_hook(Saved& s, Node& node, bool with_history) {
-    OwnedRef result(PyObject_CallOneArg(s.unpack, s.packed));
+    // Contexts that the hook enters or leaves are not those of whoever runs backward.
+    const std::vector<SavedHooks> before = saved_hooks ? *saved_hooks : std::vector<SavedHooks>();
+    for (const SavedHooks& h : before) Py_INCREF(h.pack), Py_INCREF(h.unpack);
+    PyObject* const made = PyObject_CallOneArg(s.unpack, s.packed);
+    while (saved_hooks_active()) pop_saved_hooks();
+    if (saved_hooks) *saved_hooks = before;
+    OwnedRef result(made);
     if (!is_tensor(result.p))
         throw TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type ", Py_TYPE(result.p)->tp_name);
     Tensor t = Tensor::borrow(as_tensor_object(result.p));

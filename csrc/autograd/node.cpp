@@ -358,7 +358,7 @@ void add_output(Node& node, const Tensor& output) {
 
 // --- saved tensors -----------------------------------------------------------------------------------------------
 
-void save(Node& node, const Tensor& t) {
+void save(Node& node, const Tensor& t, bool written) {
     Saved& s = node.saved.emplace_back();
     if (!t.defined()) return;
     if (t->inference)
@@ -367,8 +367,8 @@ void save(Node& node, const Tensor& t) {
             "in computation tracked by autograd. To work around this, you can make a clone to get a normal tensor "
             "and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`.");
     s.version = t.version();
-    if (t->grad_fn == &node) {
-        s.output = int16_t(t->output_number);
+    if (t->grad_fn == &node || written) {
+        s.output = written ? 0 : int16_t(t->output_number);
         s.tensor = alias(t);
     } else {
         s.tensor = t;
@@ -391,9 +391,12 @@ Tensor unpack_saved(Node& node, int64_t i, bool with_history) {
     if (s.packed) return call_unpack_hook(s, node, with_history);
     if (!s.tensor) return {};
     if (s.tensor.version() != s.version) {
+        const Node* const maker = s.output >= 0 ? &node : s.tensor->grad_fn;
+        const uint32_t number = s.output >= 0 ? uint32_t(s.output) : s.tensor->output_number;
+        const std::string origin = (maker ? str("output ", number, " of ", forward_name(maker->name), ", ") : std::string()) +
+                                   (s.output >= 0 ? "saved by itself" : "an input of " + forward_name(node.name));
         throw RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: [",
-                           type_name(s.tensor.dtype()), "Tensor ", s.tensor.sizes(), "], which is ", s.output >= 0 ? "output " : "an input",
-                           s.output >= 0 ? std::to_string(s.output) : std::string(), " of ", forward_name(node.name), ", is at version ",
+                           type_name(s.tensor.dtype()), "Tensor ", s.tensor.sizes(), "], which is ", origin, ", is at version ",
                            s.tensor.version(), "; expected version ", s.version, " instead. It was saved at ", source_of(node),
                            last_inplace_source(s.tensor),
                            ". Hint: use the out-of-place form of that operation, or clone() the tensor before changing it; "
@@ -405,6 +408,11 @@ Tensor unpack_saved(Node& node, int64_t i, bool with_history) {
         if (s.tensor->dual) copy_tangents(t, s.tensor);
         return t;
     }
+    if (!s.was_leaf && s.output < 0 && !s.tensor->grad_fn) [[unlikely]]
+        throw RuntimeError(
+            "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not supported, please use "
+            "out-of-place `.detach()` instead. (",
+            node.name, ", made at ", source_of(node), ")");
     return s.tensor;
 }
 

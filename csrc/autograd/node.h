@@ -17,6 +17,7 @@
 #include <initializer_list>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 #include "../core/tensor.h"
 
@@ -200,7 +201,8 @@ bool any_needs_grad(const TensorList& tensors);
 Node* new_node(const char* name);
 void add_input(Node& node, const Tensor& input);
 void add_output(Node& node, const Tensor& output);  // sets its grad_fn
-void save(Node& node, const Tensor& t);             // an output must be added before it is saved
+// An output must be added before it is saved; `written`: the view that an in-place operator has changed, whose history goes by its base.
+void save(Node& node, const Tensor& t, bool written = false);
 Edge gradient_edge(const Tensor& t);
 void set_history(const Tensor& t, Node* node, uint32_t output);  // takes a new reference
 
@@ -290,7 +292,7 @@ template <class F> void record_inplace(const Tensor& self, const char* name, std
     add_inputs_before_write(*node, self, spanned(inputs));
     set_closure(*node, std::forward<F>(f));
     rebase_history(self, *node);
-    for (const Tensor& t : saved) save(*node, t);
+    for (const Tensor& t : saved) save(*node, t, t.same(self) && self->base);
     end_record(*node, spanned(inputs), {&self, 1}, true);
 }
 // self = result in place, whatever operator made the result: copies the values and takes over the history.
@@ -306,7 +308,10 @@ struct BackwardRequest {
 TensorList run_backward(const BackwardRequest& request);  // gradients of the inputs unless accumulate
 // For hooks: the number of this thread's innermost run (-1 outside of one), and whether that run executes a node.
 int64_t current_run();
+Node* current_node();                  // that this thread's innermost run works on, or null
+std::vector<Node*> execution_order();  // of the run: what is to come
 bool will_execute(Node& node);
+bool captures_leaf(const Node& node);  // it is a leaf's, and the run returns gradients of leaves instead of adding them
 
 // --- grad and hooks of a tensor ---
 struct Tangent {

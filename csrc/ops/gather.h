@@ -60,7 +60,7 @@ template <class Write, class Gradient> Tensor written(const Tensor& self, bool i
     set_closure(*node, std::forward<Gradient>(gradient));
     if (in_place) rebase_history(self, *node);
     else add_output(*node, y);
-    for (const Tensor& t : saved) save(*node, t);
+    for (const Tensor& t : saved) save(*node, t, in_place && t.same(self) && self->base);
     const Tensor inputs[] = {self, source};
     end_record(*node, {inputs, source ? 2u : 1u}, {&y, 1}, in_place);
     return y;

@@ -136,12 +136,13 @@ Tensor index(const Tensor& t, const TensorList& indices) {
     }
     if (needs_grad(t)) {
         TensorList saved = indices;
-        record_many(spanned({r}), "IndexBackward0", spanned({t}), spanned(saved), [own = t.sizes()](Backward& bw) {
-            TensorList list;
-            for (int i = 0; i < bw.node.saved.size(); i++) list.push_back(bw.saved(i));
-            Tensor z = zeros(own, bw.grad().dtype());
-            bw.set(0, index_put_(z, list, bw.grad(), true));
-        });
+        record_many(spanned({r}), "IndexBackward0", spanned({t}), spanned(saved),
+                    [own = t.sizes(), count = int(saved.size())](Backward& bw) {
+                        TensorList list;
+                        for (int i = 0; i < count; i++) list.push_back(bw.saved(i));
+                        Tensor z = zeros(own, bw.grad().dtype());
+                        bw.set(0, index_put_(z, list, bw.grad(), true));
+                    });
     }
     return r;
 }
@@ -170,9 +171,9 @@ Tensor index_put_(const Tensor& t, const TensorList& indices, const Tensor& valu
     if (recording) {
         NodePtr node = NodePtr::steal(new_node("IndexPutBackward0"));
         add_inputs_before_write(*node, t, spanned({t, values}));
-        set_closure(*node, [accumulate](Backward& bw) {
+        set_closure(*node, [accumulate, count = int(indices.size())](Backward& bw) {
             TensorList list;
-            for (int i = 0; i < bw.node.saved.size(); i++) list.push_back(bw.saved(i));
+            for (int i = 0; i < count; i++) list.push_back(bw.saved(i));
             if (bw.needs(0)) {
                 if (accumulate) bw.set(0, bw.grad());
                 else bw.set(0, index_put_(clone(bw.grad()), list, zeros({}, bw.grad().dtype()), false));

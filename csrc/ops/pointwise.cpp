@@ -272,7 +272,7 @@ void save_operands(Node& node, const Recorded& as, const PointwiseInfo& info, co
         if (node.next[i - as.first].node) used |= info.uses[i];
     for (int i = 0; i < 3; i++)
         save(node, (used & (uses_a << i)) && args[i].given ? (i == 0 && original ? *original : as_saved(args[i])) : Tensor());
-    save(node, used & uses_y ? y : Tensor());
+    save(node, used & uses_y ? y : Tensor(), original && y->base);
 }
 
 void end_pointwise(Node& node, const Recorded& as, const Arg* args, const Tensor& y, bool in_place) {

@@ -144,6 +144,12 @@ int64_t saved_input(const Node& n, int64_t edge) {
     return constant && !n.saved[edge].tensor.in_graph() ? edge : -1;
 }
 
+// What is saved at a place of a node, as an object that hooks can be registered on: wisp.autograd._inner.SavedTensor.
+PyObject* raw_saved(PyObject* node, int64_t i) {
+    Ref module(PyImport_ImportModule("wisp.autograd._inner"));
+    return PyObject_CallMethod(module.get(), "_saved_tensor", "OL", node, static_cast<long long>(i));
+}
+
 // What a custom Function stored on its ctx; saved tensors by the names that they have in most of PyTorch's nodes.
 PyObject* get_attribute(PyObject* self, PyObject* name) {
     PyObject* r = PyObject_GenericGetAttr(self, name);
@@ -155,23 +161,48 @@ PyObject* get_attribute(PyObject* self, PyObject* name) {
         return PyObject_GetAttr(n.context, name);
     }
     const char* text = PyUnicode_AsUTF8(name);
-    if (!text || std::strncmp(text, "_saved_", 7) != 0) return nullptr;
-    const std::string_view which = text + 7;
+    if (!text) return nullptr;
+    const bool raw = std::strncmp(text, "_raw_saved_", 11) == 0;
+    if (!raw && std::strncmp(text, "_saved_", 7) != 0) return nullptr;
+    const std::string_view which = text + (raw ? 11 : 7);
     if (which != "self" && which != "other" && which != "result") return nullptr;
     PyErr_Clear();
     return guarded([&]() -> PyObject* {
+        if (n.released && raw)
+            throw RuntimeError("Calling register_hooks on a saved tensor after it has been freed: see retain_graph=True");
         if (n.released) unpack_saved(n, 0, true);  // raises
         const int64_t i = which == "result" ? saved_result(n) : saved_input(n, which == "self" ? 0 : 1);
-        if (i >= 0) return unpack_saved(n, i, true).release();
+        if (i >= 0) return raw ? raw_saved(self, i) : unpack_saved(n, i, true).release();
         PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%s'", n.name, text);
         throw PythonError();
     });
+}
+
+PyObject* raw_saved_tensors(PyObject* self, void*) {
+    return guarded([&]() -> PyObject* {
+        Node& n = as_node(self);
+        if (n.released) unpack_saved(n, 0, true);  // raises
+        Ref all(PyTuple_New(n.saved.size()));
+        for (int64_t i = 0; i < n.saved.size(); i++) {
+            PyObject* one = raw_saved(self, i);
+            if (!one) throw PythonError();
+            PyTuple_SET_ITEM(all.get(), i, one);
+        }
+        return all.release();
+    });
+}
+
+Saved& saved_at(PyObject* node, int64_t i) {
+    if (!PyObject_TypeCheck(node, node_type) || i < 0 || i >= as_node(node).saved.size())
+        throw RuntimeError("Calling register_hooks on a saved tensor after it has been freed: see retain_graph=True");
+    return as_node(node).saved[i];
 }
 
 PyGetSetDef getset[] = {{"next_functions", next_functions, nullptr, nullptr, nullptr},
                         {"variable", node_variable, nullptr, nullptr, nullptr},
                         {"metadata", node_metadata, nullptr, nullptr, nullptr},
                         {"saved_tensors", node_saved_tensors, nullptr, nullptr, nullptr},
+                        {"_raw_saved_tensors", raw_saved_tensors, nullptr, nullptr, nullptr},
                         {"_source", node_source, nullptr, "file and line of the forward call", nullptr},
                         {"_outputs", node_outputs, nullptr, "shape and dtype of the forward results", nullptr},
                         {"_saved_bytes", saved_bytes, nullptr, nullptr, nullptr},
@@ -264,6 +295,29 @@ const Operators operators = {
     {"_pop_saved_tensors_hooks()", []() { pop_saved_hooks(); }, function},
     {"_set_saved_tensors_hooks_disabled(any message)", [](PyObject* m) { set_saved_hooks_disabled(m == Py_None ? "" : to_string(m)); },
      function},
+    {"_saved_hooks(any node, int place, any pack, any unpack)",
+     [](PyObject* node, int64_t i, PyObject* pack, PyObject* unpack) { register_saved_hooks(saved_at(node, i), pack, unpack); }, function},
+    {"_saved_parts(any node, int place)",
+     [](PyObject* node, int64_t i) {
+         const Saved& s = saved_at(node, i);
+         PyObject* value = s.packed ? s.packed : s.tensor ? s.tensor.object() : Py_None;
+         return PyTuple_Pack(2, value, s.unpack ? s.unpack : Py_None);
+     },
+     function},
+    {"_current_autograd_node()",
+     []() {
+         Node* const node = current_node();
+         return node ? node_object(node) : Ref::borrow(Py_None).release();
+     },
+     function},
+    {"_current_graph_task_execution_order()",
+     []() {
+         const std::vector<Node*> order = execution_order();
+         Ref list(PyList_New(Py_ssize_t(order.size())));
+         for (size_t i = 0; i < order.size(); i++) PyList_SET_ITEM(list.get(), Py_ssize_t(i), node_object(order[i]));
+         return list.release();
+     },
+     function},
     {"_node_saved_tensors(any node)",
      [](PyObject* node) {
          if (!PyObject_TypeCheck(node, node_type)) throw TypeError("_node_saved_tensors(): expected a node, not ", Py_TYPE(node)->tp_name);
@@ -289,7 +343,14 @@ const Operators operators = {
     {"_set_package_directory(str directory)", [](std::string d) { set_package_directory(d.c_str()); }, function},
     {"_queue_callback(any callback)", queue_callback, function},
     {"_current_graph_task_id()", []() { return current_run(); }, function},
-    {"_will_engine_execute_node(any node)", [](PyObject* node) { return will_execute(as_node(node)); }, function},
+    {"_will_engine_execute_node(any node)",
+     [](PyObject* node) {
+         if (!PyObject_TypeCheck(node, node_type))
+             throw RuntimeError("_will_engine_execute_node: expects an grad_fn, but got ", Py_TYPE(node)->tp_name);
+         return will_execute(as_node(node));
+     },
+     function},
+    {"_run_captures_leaf(any node)", [](PyObject* node) { return captures_leaf(as_node(node)); }, function},
     {"_enter_dual_level()", enter_dual_level, function | shape_only},
     {"_exit_dual_level(int level)", exit_dual_level, function | shape_only},
     {"_hide_tangents(int level)", hide_tangents, function | shape_only},
@@ -352,14 +413,17 @@ PyObject* function_record(PyObject*, PyObject* args) {
             if (contains(plain, t)) {
                 node->outputs.push_back({t.sizes(), t.dtype(), t.device()});
             } else if (contains(dirty, t) && t->base) {
-                const uint32_t number = uint32_t(node->outputs.size());
-                if (number != 0) throw RuntimeError(name, ": a view that is changed in place must be the first output");
+                if (outputs.size() > 1)
+                    throw RuntimeError(
+                        name,
+                        ": If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more "
+                        "than one Tensor. Give it a clone(), or split it into one that writes and one that does the rest.");
                 rebase_history(t, *node);
             } else {
                 add_output(*node, t);
             }
         }
-        for (const Tensor& t : saved) save(*node, t);
+        for (const Tensor& t : saved) save(*node, t, t && t->base && contains(dirty, t));
         end_record(*node, spanned(inputs), spanned(outputs), !dirty.empty());
         return make_tuple(outputs.data(), outputs.size(), nullptr);
     });

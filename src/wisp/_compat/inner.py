@@ -56,7 +56,7 @@ INNER = {
     "_C._autograd": (
         "Inner names of autograd.",
         {
-            "_saved_tensors_hooks_is_enabled": From("wisp.autograd._inner"),
+            **same("SavedTensor _make_saved_tensor _saved_tensors_hooks_is_enabled", From("wisp.autograd._inner")),
             "_saved_tensors_hooks_disable": From("wisp._core", "_set_saved_tensors_hooks_disabled"),
         },
     ),

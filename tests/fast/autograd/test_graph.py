@@ -1,5 +1,7 @@
 """The recorded graph: nodes have PyTorch's names and edges, and what is one operator is one node."""
 
+import gc
+
 import pytest
 
 import wisp
@@ -252,3 +254,110 @@ def test_older_names_of_jacobians():
     with pytest.warns(FutureWarning, match="get_analytical_jacobian"):
         (analytical,), same, *_ = get_analytical_jacobian((a,), a * 3)
     assert same and (numerical - analytical).abs().max() < 1e-6 and analytical.tolist() == [[3.0, 0.0], [0.0, 3.0]]
+
+
+def test_hooks_of_one_saved_tensor():
+    x = wisp.randn(3, requires_grad=True)
+    y = x * x
+    saved = y.grad_fn._raw_saved_self
+    assert saved.data is x and saved.unpack_hook is None
+    saved.register_hooks(lambda t: t * 2, lambda t: t)
+    y.sum().backward()
+    assert wisp.allclose(x.grad, 3 * x)  # the doubled one for one operand, the other as it was
+    with pytest.raises(RuntimeError, match="after it has been freed"):
+        y.grad_fn._raw_saved_self
+    y = x.exp()
+    with pytest.raises(RuntimeError, match="modifying its input in place"):
+        y.grad_fn._raw_saved_result.register_hooks(lambda t: t.add_(1), lambda t: t)
+    y.grad_fn._raw_saved_result.register_hooks(lambda t: t, lambda t: t)
+    with pytest.raises(RuntimeError, match="already been set"):
+        y.grad_fn._raw_saved_result.register_hooks(lambda t: t, lambda t: t)
+
+    class Keeps(wisp.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x, None)
+            return x.clone()
+
+    first, second = Keeps.apply(x).grad_fn._raw_saved_tensors
+    assert first.unpack() is x
+    with pytest.raises(RuntimeError, match="None is forbidden"):
+        second.register_hooks(lambda t: t, lambda t: t)
+
+
+def test_pack_hooks_see_the_tensor_and_unpack_hooks_leave_contexts_alone():
+    seen = []
+    x = wisp.ones(2, requires_grad=True)
+    with wisp.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t) or t, lambda t: t):
+        y = x * 3
+        y**2
+    assert seen[-1] is y
+    inner = wisp.autograd.graph.saved_tensors_hooks(lambda t: 1 / 0, lambda t: t)
+    with wisp.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: inner.__enter__() or t):
+        (x * x).sum().backward()
+    (x * x).sum().backward()  # the context that the hook entered is over
+    z = x * 1
+    out = z.sin()
+    z.detach_()
+    with pytest.raises(RuntimeError, match=r"detached in-place, i.e. with .detach_\(\)"):
+        out.sum().backward()
+
+
+def test_writes_to_views_leave_no_cycle_and_second_passes_say_so():
+    died = []
+
+    class Dies:
+        def __call__(self, *grads):
+            pass
+
+        def __del__(self):
+            died.append(1)
+
+    def write():
+        copy = wisp.randn(3, 3, requires_grad=True).clone()
+        copy.grad_fn.register_hook(Dies())
+        wisp.relu_(copy.view(9))
+        copy.view(9).exp_()
+
+    gc.collect()
+    gc.disable()
+    try:
+        write()
+        assert died
+    finally:
+        gc.enable()
+    x = wisp.randn(2, 3, dtype=wisp.float64, requires_grad=True)
+
+    def through_view(x):
+        y = x.clone()
+        y.view(-1)[1:].exp_()
+        return y
+
+    assert wisp.autograd.gradcheck(through_view, (x,)) and wisp.autograd.gradgradcheck(through_view, (x,))
+    y = wisp.zeros(3, dtype=wisp.float64)
+    y[[1, 2]] = x[0][[1, 1]]
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="Specify retain_graph=True"):
+        y.sum().backward()
+
+
+def test_the_run_tells_what_it_does():
+    x = wisp.ones(2, requires_grad=True)
+    y = x * 2
+    told = []
+
+    def hook(grad):
+        told.append(wisp._core._current_autograd_node().name())
+        told.append([node.name() for node in wisp._core._current_graph_task_execution_order()])
+
+    y.register_hook(hook)
+    y.sum().backward()
+    assert told == ["MulBackward0", ["MulBackward0", "AccumulateGrad"]]
+    assert wisp._core._current_autograd_node() is None
+    order = []
+    leaf = y.grad_fn.next_functions[0][0]
+    x.register_post_accumulate_grad_hook(lambda t: [t.grad.add_(1)].clear())
+    leaf.register_hook(lambda inputs, outputs: order.append(outputs[0].clone()))
+    x.grad = None
+    (x * 2).sum().backward()
+    assert order[0].tolist() == [3.0, 3.0]  # hooks of the node come after those of the tensor

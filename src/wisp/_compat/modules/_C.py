@@ -120,10 +120,26 @@ def _current_graph_task_id():
     return _core._current_graph_task_id()
 
 
+def _current_autograd_node():
+    """The node that the backward pass works on, or None."""
+    from wisp import _core
+
+    return _core._current_autograd_node()
+
+
+def _current_graph_task_execution_order():
+    """The nodes that the backward pass has still to run, the one under way first."""
+    from wisp import _core
+
+    return _core._current_graph_task_execution_order()
+
+
 def _will_engine_execute_node(node):
     """Whether the backward pass that runs executes a node."""
     from wisp import _core
 
+    if isinstance(node, _core.Node) and _core._run_captures_leaf(node):
+        raise RuntimeError("_will_engine_execute_node: a leaf was given, and you are currently running autograd.grad(), which runs none")
     return _core._will_engine_execute_node(node)
 
 

@@ -56,7 +56,7 @@ REASONS = (
     ),
     ("surface", r"semi_structured|SemiStructured", "", "2:4 sparsity needs the instructions of a GPU"),
     ("surface", r"bsr|bsc", "", "sparse layouts of blocks are not supported"),
-    ("surface", r"(dequantize|int_repr|qscheme)$", "", "there are no quantised dtypes"),
+    ("surface", r"(int_repr|qscheme)$", "", "there are no quantised dtypes"),
     ("surface", r"(chalf|complex32|float8_\w+|scaled_mm|scaled_grouped_mm|bit)$", "", "there is no such dtype (float8, complex32, bit)"),
     (
         "surface",

@@ -4,8 +4,9 @@
 
 Every public module gets a stub with the names that it has when it is imported. Operators of the core get the types of their registered
 signatures. What is written in Python gets its parameters from the source, with types where they are annotated, or where a default tells
-them, and Any elsewhere; what it returns is in tools/types/results.txt. The classes for which that is too little are described by hand in
-tools/types/*.pyi, each file for the module of its name: a member that stands there replaces the one found.
+them, and Any elsewhere. What it returns is read from its source (tools/return_types.py) where neither an annotation nor
+tools/types/results.txt says it. The classes for which that is too little are described by hand in tools/types/*.pyi, each file for the
+module of its name: a member that stands there replaces the one found.
 """
 
 import argparse
@@ -25,6 +26,9 @@ import re
 import sys
 import types
 import warnings
+
+import return_types
+from return_types import ANY, NONE, SELF, Of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PIECES = ROOT / "tools" / "types"
@@ -46,8 +50,9 @@ TYPES = {  # of the parameters of operators
     "format": "memory_format",
     "Generator": "Generator",
 }
+PLAIN = {kind.__name__: kind for kind in (bool, int, float, complex, str, bytes, object)} | {"None": NONE, "Self": SELF}
 SWITCHES = ("return_indices", "return_inverse", "return_counts", "as_tuple")  # parameters that make more of a Tensor
-TYPING = "Any Generic Literal NamedTuple ParamSpec Protocol Self SupportsIndex TypeVar overload".split()
+TYPING = "Any Generic Literal NamedTuple NoReturn ParamSpec Protocol Self SupportsIndex TypeVar overload".split()
 ABSTRACT = "Callable ItemsView Iterable Iterator KeysView Mapping Sequence Sized ValuesView".split()
 VARIABLES = {
     "_T": '_T = TypeVar("_T")',
@@ -168,7 +173,8 @@ class Stubs:
         self.classes = dict.fromkeys(core_classes, "wisp._core")  # name of a class -> the module that defines it
         self.named = {}  # results of operators whose parts have names
         self.imports = {}  # module -> {(home, name, alias)}
-        self.declared = {}  # code of a function -> (where it is, what results.txt says that it returns)
+        self.declared = {}  # code of a function -> (where it is, what it is said to return, its class): tests look whether it does
+        self.inference = return_types.Inference(self.known)
         self.results = []
         for line in (PIECES / "results.txt").read_text().splitlines():
             kind, _, patterns = line.partition(": ")
@@ -210,7 +216,8 @@ class Stubs:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 value = getattr(module, public_name, None)
-            self.add(name, public_name, value, declared=public_name in getattr(module, "__all__", ()))
+            declared = public_name in (*getattr(module, "__all__", ()), *getattr(module, "_LAZY", ()))
+            self.add(name, public_name, value, declared)
 
     def add(self, module, name, value, declared=True):
         if name in self.texts[module]:
@@ -219,6 +226,8 @@ class Stubs:
             if value.__name__ in self.modules:
                 parent, _, last = value.__name__.rpartition(".")
                 self.texts[module][name] = [f"from {parent or last} import {last} as {name}"] if parent else []
+            elif declared and type(value) is not types.ModuleType:  # wisp.ops
+                self.texts[module][name] = [f"{name}: Any"]
             return
         if isinstance(value, (type, types.FunctionType, types.MethodType, types.BuiltinFunctionType)) or hasattr(value, "_signatures"):
             mine = hasattr(value, "_signatures") or str(getattr(value, "__module__", "")).partition(".")[0] in ("wisp", "torch")
@@ -267,13 +276,113 @@ class Stubs:
         elif hasattr(value, "_signatures"):
             texts[name] = self.operator_lines(name, value, False)
         else:
-            texts[name] = self.function_lines(name, value, f"{module.partition('.')[2]}:{name}")
+            texts[name] = self.function_lines(name, value, f"{module.partition('.')[2]}:{name}", module)
 
     # What they look like.
 
     def result_of(self, path):
         found = [kind for pattern, kind in self.results if pattern.match(path)]
         return found[-1] if found else "Any"
+
+    def known(self, value, owner):
+        """What is known of a function, or of a member of a class by its name (`name()` if it is called), without reading its source."""
+        if isinstance(value, str):
+            return self.known_member(value, owner)
+        if hasattr(value, "_signatures"):
+            results = {"Any" if "->" in signature else result for signature, result in zip(value._signatures, value._results)}
+            return self.parsed(results.pop()) if len(results) == 1 else ANY
+        if id(value) in self.pieces and not isinstance(value, type):
+            results = {ast.unparse(node.returns) for node in self.pieces[id(value)]}
+            return self.parsed(results.pop()) if len(results) == 1 else ANY
+        given = getattr(value, "__annotations__", {}).get("return", "")
+        home = getattr(value, "__module__", None) or ""
+        path = f"{home.partition('.')[2]}" + (f".{owner.__name__}::" if owner else ":") + getattr(value, "__name__", "")
+        said = given if isinstance(given, str) and given else self.result_of(path)
+        return None if said == "Any" else self.parsed(said)
+
+    def known_member(self, name, owner):
+        for cls in owner.__mro__:
+            for node in self.pieces[id(cls)][0].body if id(cls) in self.pieces else ():
+                if isinstance(node, ast.AnnAssign) and node.target.id == name:
+                    return self.parsed(ast.unparse(node.annotation))
+                if isinstance(node, ast.FunctionDef) and name in (node.name, node.name + "()"):
+                    overloaded = any(isinstance(each, ast.Name) and each.id == "overload" for each in node.decorator_list)
+                    return ANY if overloaded or name == node.name else self.parsed(ast.unparse(node.returns))
+            if name.removesuffix("()") in vars(cls):
+                return None  # another member of this name
+        return None
+
+    def parsed(self, text):
+        """A type as it is written -> as return_types has it."""
+
+        def read(node):
+            if isinstance(node, ast.Constant) and node.value is None:
+                return NONE
+            if isinstance(node, ast.Name):
+                home = self.classes.get(node.id)
+                return PLAIN.get(node.id) or (vars(sys.modules[home])[node.id] if home else ANY)
+            if isinstance(node, ast.BinOp):
+                return return_types.union([read(node.left), read(node.right)])
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+                parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+                if node.value.id == "tuple" and isinstance(parts[-1], ast.Constant) and parts[-1].value is Ellipsis:
+                    return Of("tuple*", (read(parts[0]),))
+                if node.value.id in ("tuple", "list", "dict", "set", "Iterator"):
+                    return Of(node.value.id, tuple(map(read, parts)))
+                return return_types.CALLABLE if node.value.id == "Callable" else ANY
+            return ANY
+
+        return read(ast.parse(text, mode="eval").body)
+
+    def written(self, module, kind):
+        """A type as the stub of a module writes it."""
+        if kind in (ANY, return_types.NEVER):
+            return "Any"
+        if kind in (SELF, NONE):
+            return "Self" if kind == SELF else "None"
+        if isinstance(kind, type):
+            if kind.__module__ == "builtins":
+                return kind.__name__
+            if self.classes.get(kind.__name__) == "wisp._core":
+                return kind.__name__
+            return self.base(module, kind) or "Any"
+        if kind.kind == "given":
+            return "Any"
+        parts = [self.written(module, part) for part in kind.parts]
+        if kind.kind == "|":
+            # A choice of two things is a burden to those who call: only what may be missing, and numbers, are told.
+            several = [part for part in kind.parts if part is not NONE]
+            simple = len(several) == 1 or all(part in PLAIN.values() for part in several)
+            return " | ".join(parts) if simple and "Any" not in parts else "Any"
+        if kind.kind == "Callable":
+            return "Callable[..., Any]"
+        if kind.kind == "tuple*":
+            return f"tuple[{parts[0]}, ...]"
+        return f"{kind.kind}[{', '.join(parts) or '()'}]"
+
+    def read_result(self, module, function, owner):
+        """What a function returns as its source tells it, or the base of its class."""
+        kind = self.inference.read(function, owner)
+        for cls in subclasses(owner) if owner else ():
+            other = vars(cls).get(function.__name__)
+            other = getattr(other, "fget", getattr(other, "__func__", other))
+            if isinstance(other, types.FunctionType) and self.inference.read(other, cls) not in (kind, ANY):
+                return ANY  # it depends on the class
+        if kind == ANY and owner and issubclass(owner, self.core.Tensor):
+            kind = self.inherited(owner, function.__name__)
+        return kind if owner or kind != SELF else ANY
+
+    def inherited(self, owner, name):
+        for base in owner.__mro__[1:]:
+            if name in vars(base) or id(base) in self.pieces:
+                known = self.known_member(name + "()", base) or self.known_member(name, base)
+                value = vars(base).get(name)
+                value = getattr(value, "fget", value)
+                if known is None and (isinstance(value, types.FunctionType) or hasattr(value, "_signatures")):
+                    known = self.inference.function(value, base)
+                if known not in (None, ANY):
+                    return known
+        return ANY
 
     def operator_lines(self, name, operator, method):
         seen = []
@@ -299,7 +408,7 @@ class Stubs:
             return type(default).__name__
         return "Any"
 
-    def function_lines(self, name, function, path, decorator=None):
+    def function_lines(self, name, function, path, module, decorator=None, owner=None):
         try:
             signature = inspect.signature(function)
         except (ValueError, TypeError):
@@ -324,11 +433,19 @@ class Stubs:
             written = ["self"] * (decorator in ("", "property")) + ["cls"] * (decorator == "classmethod") + ["*args: Any", "**kwargs: Any"]
         given = signature.return_annotation if signature else inspect.Signature.empty
         result = given if isinstance(given, str) else self.result_of(path) if given is inspect.Signature.empty else "Any"
+        plain = isinstance(function, types.FunctionType)
+        kind = self.parsed(result)
         if name == "__init__":
             result = "None"
-        own = isinstance(function, types.FunctionType) and function.__code__.co_name == name  # not the code of a decorator
-        if given is inspect.Signature.empty and result != "Any" and own:
-            self.declared[function.__code__] = path, result
+        elif result == "Any" and given in (inspect.Signature.empty, "Any") and plain:
+            kind = self.read_result(module, function, owner)
+            result = self.written(module, kind)
+            if return_types.is_given(kind) and not owner:
+                argument = f"{kind.parts[0]}: "
+                same = [argument + "_T" + text[len(argument) + 3 :] if text.startswith(argument + "Any") else text for text in written]
+                written, result = (same, "_T") if same != written else (written, "Any")
+        if given is inspect.Signature.empty and plain and function.__code__.co_name == name:  # not the code of a decorator
+            self.declared[function.__code__] = path, kind, owner
         return ([f"@{decorator}"] if decorator else []) + [f"def {name}({', '.join(written)}) -> {result}: ..."]
 
     def base(self, module, cls):
@@ -374,6 +491,10 @@ class Stubs:
                 continue
             if member in described or member == "__init__" and module == "wisp._core":
                 continue
+            if issubclass(cls, self.core.Tensor) and is_passed_on(cls, member):
+                continue
+            if issubclass(cls, tuple) and hasattr(tuple, member) and not isinstance(vars(cls).get(member), types.FunctionType):
+                continue  # described where tuples are
             members[member] = self.member_lines(module, name, cls, member)
         if module != "wisp._core":
             for attribute, kind in self.attributes(cls).items():
@@ -388,16 +509,21 @@ class Stubs:
         if hasattr(value, "_signatures"):
             return self.operator_lines(member, value, True)
         if isinstance(value, (staticmethod, classmethod)):
-            return self.function_lines(member, value.__func__, path, type(value).__name__)
+            return self.function_lines(member, value.__func__, path, module, type(value).__name__, cls)
         if isinstance(value, property):
-            lines = ["@property", f"def {member}(self) -> {self.result_of(path)}: ..."]
+            result = self.result_of(path)
+            if result == "Any" and isinstance(value.fget, types.FunctionType):
+                kind = self.read_result(module, value.fget, cls)
+                result = self.written(module, kind)
+                self.declared[value.fget.__code__] = path, kind, cls
+            lines = ["@property", f"def {member}(self) -> {result}: ..."]
             return lines + ([f"@{member}.setter", f"def {member}(self, value: Any) -> None: ..."] if value.fset else [])
         if issubclass(cls, enum.Enum) and isinstance(value, cls):
             return [f"{member} = ..."]
         if isinstance(value, type):
             return [f"{member}: type[Any]"]
         if callable(value):
-            return self.function_lines(member, value, path, "")
+            return self.function_lines(member, value, path, module, "", cls)
         return [f"{member}: {self.kind(value)}"]
 
     def attributes(self, cls):
@@ -438,6 +564,8 @@ class Stubs:
         for name in sorted(wanted - defined):
             if name in TYPING:
                 head.append(f"from {'typing_extensions' if name == 'Self' else 'typing'} import {name}")
+            elif name == "AbstractContextManager":
+                head.append("from contextlib import AbstractContextManager")
             elif name in ABSTRACT:
                 head.append(f"from collections.abc import {name}")
             elif name == "np":
@@ -453,6 +581,18 @@ class Stubs:
         aliases = [f"{name} = {name[5:]}" for name in sorted(wanted) if name.startswith("_the_")]
         parts = [*head, *(VARIABLES[name] for name in VARIABLES if name in variables), ast.unparse(tree), *aliases]
         return MARK + "\n".join(parts) + "\n"
+
+
+def subclasses(cls):
+    return {below for each in type.__subclasses__(cls) for below in (each, *subclasses(each)) if below.__module__.startswith("wisp")}
+
+
+def is_passed_on(cls, member):
+    """Whether a class has a member of its base only to do something before it: it takes whatever comes."""
+    if not isinstance(vars(cls).get(member), types.FunctionType) or not any(hasattr(base, member) for base in cls.__bases__):
+        return False
+    kinds = {parameter.kind for parameter in list(inspect.signature(vars(cls)[member]).parameters.values())[1:]}
+    return kinds == {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
 
 
 @functools.cache
@@ -535,6 +675,9 @@ def write(folder):
         path = place / "__init__.pyi" if package else place.with_name(place.name + ".pyi")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(stubs.text(name))
+    for below in {path.parent for path in folder.rglob("*.pyi")}:
+        if not (below / "__init__.pyi").exists():  # a folder without one is taken for no package, where the sources are seen too
+            (below / "__init__.pyi").write_text(MARK)
     return len(stubs.texts)
 
 

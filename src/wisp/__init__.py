@@ -33,6 +33,8 @@ globals().update({name: getattr(_settings, name) for name in _settings.__all__})
 __version__ = "0.1.0"
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 newaxis = None
+has_lapack = has_spectral = True
+has_mkl = has_openmp = False
 DeviceObjType = device
 legacy_contiguous_format = _core.contiguous_format
 
@@ -58,7 +60,7 @@ _HOMES = {
     "nn.functional": "rrelu rrelu_ cosine_similarity pairwise_distance pdist",
     "overrides": "DisableTorchFunction DisableTorchFunctionSubclass",
     "cuda": "Stream Event",
-    "jit": "fork wait ScriptModule ScriptFunction",
+    "jit": "fork wait ScriptModule ScriptFunction JITException",
     "random": "manual_seed seed initial_seed get_rng_state set_rng_state thread_safe_generator",
     "futures": "Future",
     "_ops": "ops classes",

@@ -4,7 +4,6 @@ import inspect
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import types
@@ -29,16 +28,13 @@ PLACES = {
     "torch.fft.": torch.fft,
     "torch.special.": torch.special,
 }
-# Quantised tensors, TorchScript's parser, texts for documentation, settings of how the library is loaded.
-APART = re.compile(r"q_|quanti[zs]e|dequantize|int_repr|per_(tensor|channel)_|qscheme|parse_|import_ir|merge_type|unify_type|JITException"
-                   r"|.*_notes$|.*common_args$|USE_|PRIVATE_OPS|TYPE_CHECKING|has_(lapack|mkl|openmp|spectral)$|annotations$|.*_WARNING$")  # fmt: skip
 
 
 def public_names(home):
     """What a program can use of PyTorch there: what it documents, and all that is not a function."""
     declared = set(getattr(home, "__all__", ()))
     for name in declared if declared and home is not torch else declared | set(dir(home)):
-        if name.startswith("_") or APART.match(name) or name == "Tensor":
+        if name.startswith("_") or name == "Tensor":
             continue
         value = getattr(home, name)
         foreign = not str(getattr(value, "__module__", None) or "torch").startswith("torch")

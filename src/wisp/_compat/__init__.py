@@ -27,6 +27,7 @@ ABSENT_DTYPES = {
     **dict.fromkeys("float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2".split(), 8),
     **dict.fromkeys("qint8 quint8 quint4x2 quint2x4 bits8 bits1x8 bits2x4 bits4x2".split(), 8),
     **{"bits16": 16, "qint32": 32, "complex32": 32, "chalf": 32},
+    "bit": 1,
     **{f"{kind}{bits}": bits for kind in ("int", "uint") for bits in range(1, 8)},
 }
 _FOLDER = [__path__[0] + "/modules"]

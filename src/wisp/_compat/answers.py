@@ -14,6 +14,8 @@ class Answer:
         # evaluated, so that the function has its parameters by name: signatures are compared, and a wrong call is an error
         function = eval(f"lambda {self.parameters}: {self.result}", {"value": self.value})
         function.__name__, function.__qualname__, function.__module__, function.__doc__ = name, name, module, self.text
+        if self.result == "value" and isinstance(self.value, (bool, int, str, type(None))):
+            function.__annotations__["return"] = "None" if self.value is None else type(self.value).__name__
         return function
 
 
@@ -29,6 +31,7 @@ class Refusal:
 
         refuse.__name__, refuse.__qualname__, refuse.__module__ = name, name, module
         refuse.__doc__ = "Not available: raises NotImplementedError."
+        refuse.__annotations__["return"] = "NoReturn"
         annotated = classmethod(lambda cls, kind: cls)
         contents = {"__init__": refuse, "__module__": module, "__doc__": refuse.__doc__, "__class_getitem__": annotated}
         return type(name, (), contents) if self.is_class else refuse

@@ -24,7 +24,7 @@ class AbsentDtype:
 
 
 DTYPES = {name: AbsentDtype(name, bits, name.startswith("float"), name.startswith("complex")) for name, bits in ABSENT_DTYPES.items()}
-DTYPES["chalf"] = DTYPES["complex32"]
+DTYPES["chalf"], DTYPES["bit"] = DTYPES["complex32"], DTYPES["uint1"]
 
 
 def _named(name):

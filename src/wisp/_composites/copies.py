@@ -129,6 +129,46 @@ def unbind_copy(input, dim=0, *, out=None):
     return _copied_all(lambda x: x.unbind(dim), input, "UnbindBackward0", out)
 
 
+def indices_copy(input, *, out=None):
+    """A copy of the coordinates of a sparse tensor's elements.
+
+    >>> import wisp
+    >>> wisp.indices_copy(wisp.eye(2).to_sparse())
+    tensor([[0, 1],
+            [0, 1]])
+    """
+    return _held(input.indices(), out)
+
+
+def values_copy(input, *, out=None):
+    """A copy of the values of a sparse tensor's elements."""
+    return _copied(lambda x: x.values(), input, "ValuesBackward0", out)
+
+
+def crow_indices_copy(input, *, out=None):
+    """A copy of where the rows of a sparse tensor begin."""
+    return _held(input.crow_indices(), out)
+
+
+def col_indices_copy(input, *, out=None):
+    """A copy of the columns of a sparse tensor's elements, row by row."""
+    return _held(input.col_indices(), out)
+
+
+def ccol_indices_copy(input, *, out=None):
+    """A copy of where the columns of a sparse tensor begin."""
+    return _held(input.ccol_indices(), out)
+
+
+def row_indices_copy(input, *, out=None):
+    """A copy of the rows of a sparse tensor's elements, column by column."""
+    return _held(input.row_indices(), out)
+
+
+def _held(indices, out):
+    return indices.clone() if out is None else into(out, indices)
+
+
 FUNCTIONS = [function for name, function in globals().items() if name.endswith("_copy")]
 METHODS = [narrow_copy]
 INPLACE = []

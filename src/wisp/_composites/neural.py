@@ -149,5 +149,26 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6,
     return _functional().triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction=_REDUCTIONS[reduction])
 
 
+def affine_grid_generator(theta, size, align_corners):
+    """The places in the input that an affine map gives every place of the output: `nn.functional.affine_grid`, with all its arguments."""
+    return _functional().affine_grid(theta, size, align_corners)
+
+
+def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    """A convolution, or a transposed one, over as many dimensions as the weight has beyond two.
+
+    >>> import wisp
+    >>> x, weight = wisp.ones(1, 1, 4), wisp.ones(1, 1, 3)
+    >>> wisp.convolution(x, weight, None, [1], [0], [1], False, [0], 1)
+    tensor([[[3., 3.]]])
+    """
+    dims = weight.dim() - 2
+    if dims not in (1, 2, 3):
+        raise RuntimeError(f"convolution: expected a weight of 3, 4 or 5 dimensions, got {weight.dim()}")
+    if transposed:
+        return _ops[f"conv_transpose{dims}d"](input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _ops[f"conv{dims}d"](input, weight, bias, stride, padding, dilation, groups)
+
+
 FUNCTIONS = functions_of(globals())
 METHODS = [prelu]

@@ -43,7 +43,7 @@ __all__ = [
     "wait",
 ]
 
-Error = Exception  # a scripted function is its Python, and raises what that raises
+Error = JITException = Exception  # a scripted function is its Python, and raises what that raises
 
 ScriptFunction = type(lambda: None)
 

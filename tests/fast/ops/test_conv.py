@@ -218,3 +218,19 @@ def test_every_instruction_set_that_was_built():
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-k", "gradients"]
     for isa in wisp._core._built_instruction_sets().split():
         subprocess.run(command, check=True, env={**os.environ, "WISP_ISA": isa}, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_convolution_of_any_dimension(dims, transposed):
+    x = wisp.randn(2, 4, *[6] * dims, requires_grad=True)
+    weight, bias = wisp.randn(4, 2, *[3] * dims), wisp.randn(4)
+    found = wisp.convolution(x, weight, bias, [2] * dims, [1] * dims, [1] * dims, transposed, [1 if transposed else 0] * dims, 2)
+    name = f"conv_transpose{dims}d" if transposed else f"conv{dims}d"
+    known = {"output_padding": 1} if transposed else {}
+    expected = getattr(wisp.nn.functional, name)(x, weight, bias, stride=2, padding=1, groups=2, **known)
+    assert wisp.equal(found, expected)
+    (gradient,) = wisp.autograd.grad(found.sum(), x)
+    assert wisp.equal(gradient, wisp.autograd.grad(expected.sum(), x)[0])
+    with pytest.raises(RuntimeError, match="3, 4 or 5 dimensions"):
+        wisp.convolution(x, wisp.ones(2, 2), None, [1], [0], [1], False, [0], 1)

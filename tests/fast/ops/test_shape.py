@@ -30,6 +30,18 @@ def test_copies_do_not_share_memory():
     assert wisp.transpose_copy(x, 0, 1).is_contiguous()
 
 
+def test_copies_of_what_sparse_tensors_hold():
+    x = wisp.tensor([[0.0, 2.0, 0.0], [3.0, 0.0, 4.0]])
+    by_place, by_row, by_column = x.to_sparse(), x.to_sparse_csr(), x.to_sparse_csc()
+    wisp.indices_copy(by_place).zero_()
+    assert wisp.indices_copy(by_place).tolist() == [[0, 1, 1], [1, 0, 2]]
+    assert wisp.crow_indices_copy(by_row).tolist() == [0, 1, 3] and wisp.col_indices_copy(by_row).tolist() == [1, 0, 2]
+    assert wisp.ccol_indices_copy(by_column).tolist() == [0, 1, 2, 3] and wisp.row_indices_copy(by_column).tolist() == [1, 0, 1]
+    wisp.values_copy(by_row).zero_()
+    out = wisp.empty(3)
+    assert wisp.values_copy(by_row, out=out) is out and out.tolist() == [2, 3, 4]
+
+
 @pytest.mark.parametrize("p", [0.0, 0.5, 1.0, 2.0, 3.0, float("inf")])
 @pytest.mark.parametrize("rows", [3, 40])
 def test_cdist_values(p, rows):

@@ -3,6 +3,7 @@
 import copy
 import doctest
 import gc
+import io
 import pickle
 
 import pytest
@@ -138,3 +139,60 @@ def test_multihead_attention():
         for part, got in zip(parts, output.unbind()):
             wisp.testing.assert_close(got, attention(part[None], part[None], part[None])[0][0])
     assert weights.shape == (2, 3, 3) and weights[1].count_nonzero() == 1
+
+
+def test_variance_and_norm_along_a_dimension():
+    parts = [wisp.randn(2, 3), wisp.randn(4, 3)]
+    batch = wisp.nested.nested_tensor(parts, layout=wisp.jagged)
+    for name, options in (("var", {}), ("std", {}), ("var", {"unbiased": False}), ("std", {"correction": 0, "keepdim": True})):
+        for dim in (1, 2):
+            found = getattr(wisp, name)(batch, dim=dim, **options)
+            expected = [getattr(wisp, name)(part, dim=dim - 1, **options) for part in parts]
+            assert all(wisp.allclose(a, b) for a, b in zip(found.unbind(), expected))
+    assert wisp.allclose(wisp.var(batch, 2, False).unbind()[1], wisp.var(parts[1], 1, False))
+    assert wisp.allclose(wisp.norm(batch, 2, 2).unbind()[0], wisp.norm(parts[0], 2, 1))
+
+
+@pytest.mark.parametrize("layout", [wisp.strided, wisp.jagged])
+def test_saved_and_loaded(layout):
+    batch = wisp.nested.nested_tensor([wisp.randn(2, 3), wisp.randn(4, 3)], layout=layout, requires_grad=True)
+    file = io.BytesIO()
+    wisp.save({"one": batch, "again": batch}, file)
+    file.seek(0)
+    loaded = wisp.load(file)
+    assert loaded["one"] is loaded["again"] and loaded["one"].layout is layout and loaded["one"].requires_grad
+    assert loaded["one"].tolist() == batch.tolist() and loaded["one"]._metadata_cache == batch._metadata_cache
+
+
+def test_views_of_tensors_and_of_nested_tensors():
+    x = wisp.randn(3, 4, 2)
+    batch = wisp.nested.as_nested_tensor(x, layout=wisp.jagged)
+    assert batch._is_view() and batch._base is x and wisp.nested.as_nested_tensor(batch, layout=wisp.jagged) is batch
+    with pytest.raises(RuntimeError, match="Converting between nested tensor layouts is not supported"):
+        wisp.nested.as_nested_tensor(batch, layout=wisp.strided)
+    with pytest.raises(RuntimeError, match="Expected tensor argument to have dim"):
+        wisp.nested.as_nested_tensor(wisp.ones(3))
+    assert batch.transpose(1, 2)._is_view() and not (batch + 1)._is_view()
+    assert [part._is_view() for part in batch.chunk(2)] == [True, True]
+    assert [len(part) for part in batch.chunk(chunks=2)] == [2, 1]
+    assert batch.narrow(0, 1, 2).tolist() == x[1:].tolist() and not batch.is_quantized
+
+
+def test_gradients_given_to_the_strided_layout_and_padded_tensors_back():
+    batch = wisp.nested.nested_tensor([wisp.ones(2), wisp.ones(1)], requires_grad=True)
+    (batch * 3).backward(wisp.nested.nested_tensor([wisp.ones(2), wisp.ones(1) * 2]))
+    assert batch.grad.tolist() == [[3, 3], [6]]
+    jagged = wisp.nested.nested_tensor([wisp.randn(2, 3), wisp.randn(1, 3)], layout=wisp.jagged, requires_grad=True)
+    back = wisp.nested._from_padded(jagged.to_padded_tensor(0.5), jagged.offsets())
+    assert back.tolist() == jagged.tolist()
+    back.backward(wisp.ones_like(back))
+    assert jagged.grad.tolist() == wisp.ones_like(jagged).tolist()
+
+
+def test_layer_norm_over_the_ragged_dimension():
+    parts = [wisp.randn(2, 3), wisp.randn(4, 3)]
+    batch = wisp.nested.nested_tensor(parts, layout=wisp.jagged)
+    found = wisp.nn.functional.layer_norm(batch, batch.shape[1:])
+    assert all(wisp.allclose(a, wisp.nn.functional.layer_norm(b, b.shape)) for a, b in zip(found.unbind(), parts))
+    with pytest.raises(RuntimeError, match="over the batch dimension"):
+        wisp.nn.functional.layer_norm(batch, batch.shape)

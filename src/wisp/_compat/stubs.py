@@ -168,6 +168,7 @@ STUBS = {
     "fx.experimental.symbolic_shapes": (
         "Names of symbolic sizes: sizes are plain numbers here.",
         {
+            "is_nested_int": From("wisp.nested._tensor"),
             **same(
                 "guard_size_oblivious guard_or_true guard_or_false guard_scalar statically_known_true guard_bool",
                 Answer("The truth of the expression.", None, "expr", "bool(expr)"),

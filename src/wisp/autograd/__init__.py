@@ -86,6 +86,8 @@ def _start_gradients(outputs, given, batched=False):
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
         elif not isinstance(gradient, wisp.Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(gradient).__name__}")
+        elif output.is_nested and output.layout is wisp.strided:  # no single shape: the parts' are compared where the gradient is taken
+            continue
         else:
             shape = tuple(gradient.shape[1:] if batched else gradient.shape)
             if batched and shape != tuple(output.shape):

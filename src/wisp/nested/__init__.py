@@ -51,11 +51,18 @@ def as_nested_tensor(ts, dtype=None, device=None, layout=None):
     tensor([2., 1.])
     """
     if isinstance(ts, NestedTensor):
-        return ts.to(device=device, dtype=dtype)
+        if layout is not None and layout is not ts.layout:
+            raise RuntimeError(f"Converting between nested tensor layouts is not supported: got {ts.layout}, asked for {layout}")
+        same = dtype in (None, ts.dtype) and (device is None or wisp.device(device) == ts.device)
+        return ts if same else ts.to(device=device, dtype=dtype)
     if not isinstance(ts, (wisp.Tensor, list, tuple)) or isinstance(ts, (list, tuple)) and not all(isinstance(t, wisp.Tensor) for t in ts):
         raise TypeError("as_nested_tensor(): Expected first argument to be a tensor or a list / tuple of tensors ")
-    parts = ts.unbind(0) if isinstance(ts, wisp.Tensor) else ts
-    return pack([part.to(device=device, dtype=dtype) for part in parts], _layout(layout))
+    if isinstance(ts, wisp.Tensor):
+        if ts.dim() < 2:
+            raise RuntimeError(f"as_nested_tensor(): Expected tensor argument to have dim() > 1, got a tensor of {ts.dim()} dimensions")
+        values = ts.to(device=device, dtype=dtype).flatten(0, 1)  # a view, if the tensor is contiguous
+        return _make(values, [ts.shape[1:]] * len(ts), 1, _layout(layout))._knowing_lengths()
+    return pack([part.to(device=device, dtype=dtype) for part in ts], _layout(layout))
 
 
 def to_padded_tensor(input, padding, output_size=None, out=None):
@@ -98,7 +105,16 @@ def nested_tensor_from_jagged(values, offsets=None, lengths=None, jagged_dim=Non
     if ends[0] != 0 or ends[-1] != values.shape[place]:
         return pack([values.narrow(place, a, b - a) for a, b in zip(ends, ends[1:])], wisp.jagged)
     shapes = [(*values.shape[:place], b - a, *values.shape[ragged:]) for a, b in zip(ends, ends[1:])]
-    return _make(values, shapes, ragged, wisp.jagged, offsets)
+    values = values.view_as(values)  # the nested tensor is a view
+    known = {"min_seqlen": min_seqlen, "max_seqlen": max_seqlen}
+    return _make(values, shapes, ragged, wisp.jagged, offsets, {name: n for name, n in known.items() if n is not None})
+
+
+def _from_padded(padded, offsets, ragged_idx=1, min_seqlen=None, max_seqlen=None):
+    """The jagged tensor of the beginnings of a padded one's rows, as long as `offsets` says."""
+    rows = padded.movedim(ragged_idx, 1)
+    mask = wisp.arange(rows.shape[1], device=padded.device) < offsets.diff().unsqueeze(1)
+    return nested_tensor_from_jagged(rows[mask].movedim(0, ragged_idx - 1), offsets, None, ragged_idx, min_seqlen, max_seqlen)
 
 
 def narrow(tensor, dim, start, length, layout=wisp.strided):

@@ -15,7 +15,7 @@ def call(function, args, kwargs):
     """Run an operator that was called with a nested tensor."""
     name = function.__name__
     if name == "__get__":
-        raise refused("an attribute of tensors")
+        return _attribute(args[0], function.__self__.__name__)
     inplace = name.endswith("_") and not name.endswith("__")
     base = name[:-1] if inplace else name
     with wisp.DisableTorchFunctionSubclass():
@@ -33,6 +33,15 @@ def call(function, args, kwargs):
         own = vars(NestedTensor).get(name)
         if getattr(own, "__module__", None) == NestedTensor.__module__:  # not what is inherited, which would read the shell
             return own(*args, **kwargs)
+    raise refused(name)
+
+
+def _attribute(input, name):
+    if name.startswith("is_"):
+        return getattr(input._values, name)
+    if name in ("real", "imag"):
+        part = getattr(input._values, name)
+        return input._with(part.view_as(part))
     raise refused(name)
 
 
@@ -56,8 +65,7 @@ def _dim(input, dim, name, batch=False):
     """A dimension of a nested tensor that is neither the batch nor ragged, as one of the values."""
     dim = _wrapped(input, dim)
     if input._ragged is None or dim == 0 or dim == input._ragged:
-        kind = "batch" if dim == 0 else "ragged"
-        raise RuntimeError(f"{name}(): not supported for NestedTensor on the {kind} dimension (dim={dim})")
+        raise RuntimeError(f"{name}(): not supported for NestedTensor on {'dim=0' if dim == 0 else 'ragged dim'}, got dim={dim}")
     return dim - 1
 
 
@@ -89,6 +97,8 @@ def _on_values(function, name, args, kwargs):
             return _spread(first, value, name)
         return value
 
+    if name in ("conj", "positive", "real") and len(args) == 1:  # of real numbers these are the tensor itself, and views of it here
+        return first._with(function(first._values).view_as(first._values))
     if name == "embedding":
         return first._with(function(*map(values, args), **kwargs))
     return first._with(function(*map(values, args), **{key: values(value) for key, value in kwargs.items()}))
@@ -133,6 +143,7 @@ for _name in ("is_floating_point", "is_complex", "is_signed", "element_size", "i
     RULES[_name] = lambda input, _name=_name: getattr(input._values, _name)()
 RULES["is_same_size"] = lambda input, other: input._shapes == other._shapes
 RULES["is_tensor"] = lambda obj: True
+RULES["_has_tangent"] = lambda input: input._values._has_tangent()
 RULES["numel"] = lambda input: input._values.numel()
 RULES["equal"] = lambda input, other: input._shapes == other._shapes and wisp.equal(input._values, other._values)
 
@@ -154,9 +165,18 @@ def linear(input, weight, bias=None):
 
 @rule("layer_norm")
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
-    if input._ragged is None or input._ragged >= input.dim() - len(normalized_shape):
-        raise RuntimeError("layer_norm(): normalizing over ragged dim not supported for nested tensors")
-    return input._with(F.layer_norm(input._values, normalized_shape, weight, bias, eps))
+    first = input.dim() - len(normalized_shape)
+    if input._layout is wisp.strided and (input._ragged is None or input._ragged >= first):
+        raise RuntimeError("layer_norm(): normalized_shape extends into irregular dimensions for the nested tensor")
+    if input.dim() <= 2:
+        raise RuntimeError("layer_norm(): not supported for NestedTensor objects with 2 or fewer dimensions")
+    if first <= 0:
+        raise RuntimeError("layer_norm(): not supported when normalizing over the batch dimension for NestedTensor")
+    if input._ragged < first:
+        return input._with(F.layer_norm(input._values, normalized_shape, weight, bias, eps))
+    if weight is not None or bias is not None:
+        raise RuntimeError("layer_norm(): a weight or bias has no place for the ragged dimension")
+    return input._again([F.layer_norm(part, part.shape[first - 1 :], eps=eps) for part in input._parts()])
 
 
 @rule("rms_norm")
@@ -172,7 +192,8 @@ def _softmax(name):
     def softmax(input, dim, _stacklevel=3, dtype=None, **ignored):
         place = _wrapped(input, dim)
         if place == 0:
-            raise RuntimeError("softmax(): not supported when reducing across the batch dimension for NestedTensor")
+            told = "Cannot apply softmax across nested dimension 0" if input._layout is wisp.strided else ""
+            raise RuntimeError(told or "softmax(): not supported when reducing across the batch dimension for NestedTensor")
         if input._ragged is None or place == input._ragged:
             return input._again([function(part, place - 1, dtype=dtype) for part in input._parts()])
         return input._with(function(input._values, place - 1, dtype=dtype))
@@ -185,7 +206,8 @@ for _name in ("softmax", "log_softmax"):
 
 
 @rule("matmul", "bmm", "mm", "__matmul__", "__rmatmul__")
-def matmul(input, other):
+def matmul(input, other=None, *, mat2=None):
+    other = mat2 if other is None else other
     if _nested(input) and not _nested(other) and other.dim() == 2 and input._ragged not in (None, input.dim() - 1):
         return input._with(input._values @ other)
     nested = input if _nested(input) else other
@@ -226,24 +248,32 @@ def _reduction(name):
         if input._ragged is None:
             if 0 in dims:
                 raise RuntimeError(f"{name}(): reducing along the batch dimension is not supported for parts that differ in several sizes")
-            return input._again([operator(part, [d - 1 for d in dims], keepdim, **kwargs) for part in input._parts()])
+            return input._again([operator(part, dim=[d - 1 for d in dims], keepdim=keepdim, **kwargs) for part in input._parts()])
         if 0 in dims and input._ragged not in dims:
             raise RuntimeError(
                 f"{name}(): reducing along the batch dimension but not the ragged dimension is not supported for nested tensors"
             )
         if 0 in dims:
-            result = operator(input._values, [d - 1 for d in dims if d], keepdim, **kwargs)
+            result = operator(input._values, dim=[d - 1 for d in dims if d], keepdim=keepdim, **kwargs)
             return result.unsqueeze(0) if keepdim else result
         if input._ragged not in dims:
             kept = 0 if keepdim else sum(d < input._ragged for d in dims)
-            values = operator(input._values, [d - 1 for d in dims], keepdim, **kwargs)
+            values = operator(input._values, dim=[d - 1 for d in dims], keepdim=keepdim, **kwargs)
             shapes = [(*values.shape[: input._ragged - 1 - kept], n, *values.shape[input._ragged - kept :]) for n in input._part_lengths()]
             return _make(values, shapes, input._ragged - kept, input._layout, input._offsets)
         if name in ("sum", "mean") and len(dims) == 1:
             return _segment_sum(input, name, keepdim, **kwargs)
-        return wisp.stack([operator(part, [d - 1 for d in dims], keepdim, **kwargs) for part in input._parts()])
+        return wisp.stack([operator(part, dim=[d - 1 for d in dims], keepdim=keepdim, **kwargs) for part in input._parts()])
 
-    return reduce
+    order = {"var": ("dim", "unbiased", "keepdim"), "std": ("dim", "unbiased", "keepdim"), "norm": ("p", "dim", "keepdim")}
+    names = order.get(name, ("dim", "keepdim"))
+
+    def call(input, *args, **kwargs):
+        if name in ("var", "std") and args and isinstance(args[0], bool):
+            return reduce(input, unbiased=args[0], **kwargs)
+        return reduce(input, **dict(zip(names, args)), **kwargs)
+
+    return call
 
 
 def _segment_sum(input, name, keepdim, dtype=None):
@@ -274,7 +304,7 @@ def _by_part(name):
         place = _wrapped(input, dim)
         if place == 0:
             raise RuntimeError(f"{name}(): reducing along the batch dimension is not supported for nested tensors")
-        results = [operator(part, place - 1, keepdim, **kwargs) for part in input._parts()]
+        results = [operator(part, place - 1, keepdim=keepdim, **kwargs) for part in input._parts()]
         join = wisp.stack if place == input._ragged else input._again
         if isinstance(results[0], tuple):
             return type(results[0])([join(column) for column in zip(*results)])
@@ -304,7 +334,7 @@ for _name in ("cumsum", "cumprod", "argsort"):
 # ---- shapes
 def _moved(input, values, ragged):
     shapes = [(*values.shape[: ragged - 1], length, *values.shape[ragged:]) for length in input._part_lengths()]
-    return _make(values, shapes, ragged, input._layout, input._offsets)
+    return _make(values, shapes, ragged, input._layout, input._offsets, input._metadata_cache)
 
 
 @rule("transpose", "swapaxes", "swapdims")
@@ -331,8 +361,12 @@ def permute(input, *dims):
 @rule("view", "reshape")
 def view(input, *shape):
     shape = list(shape[0] if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else shape)
+    if not len(input):
+        raise RuntimeError("view: empty nested tensor cannot be reshaped")
     if input._ragged is None or not shape or shape[0] not in (len(input), -1):
-        raise RuntimeError("view: a nested tensor keeps its batch as dimension 0, and one ragged dimension")
+        raise RuntimeError(
+            f"view: shape '{shape}' is invalid for a nested tensor: it keeps its batch as dimension 0, and one ragged dimension"
+        )
     lengths = input._part_lengths()
     place = next((i for i, size in enumerate(shape) if isinstance(size, RaggedSize)), None)
     if place is None:
@@ -369,20 +403,31 @@ def unsqueeze(input, dim):
 
 
 @rule("squeeze")
-def squeeze(input, dim):
+def squeeze(input, dim=None):
+    if dim is None:
+        raise RuntimeError("squeeze(): a nested tensor needs the dimension, which may not be the batch or the ragged one")
     for place in sorted({_wrapped(input, d) for d in ([dim] if isinstance(dim, int) else dim)}, reverse=True):
         values_dim = _dim(input, place, "squeeze")
         if input._values.shape[values_dim] == 1:
             input = _moved(input, input._values.squeeze(values_dim), input._ragged - (place < input._ragged))
-    return input
+    return input._with(input._values.view_as(input._values))
+
+
+def _stretch(input, begin, end):
+    """The parts from one number to another, as a view."""
+    if input._ragged is None:
+        return input._again(input._parts()[begin:end])
+    lengths = input._part_lengths()
+    values = input._values.narrow(input._ragged - 1, sum(lengths[:begin]), sum(lengths[begin:end]))
+    return _make(values, input._shapes[begin:end], input._ragged, input._layout)
 
 
 def _splitting(name):
-    def split(input, sizes, dim=0):
+    def split(input, sizes=None, dim=0, **named):
+        sizes = next(iter(named.values())) if sizes is None else sizes  # each of these calls it otherwise
         if _wrapped(input, dim) == 0:
-            groups = getattr(wisp.arange(len(input)), name)(sizes)
-            parts = input._parts()
-            return tuple(input._again([parts[i] for i in group.tolist()]) for group in groups)
+            groups = [(int(group[0]), int(group[-1]) + 1) for group in getattr(wisp.arange(len(input)), name)(sizes)]
+            return tuple(_stretch(input, a, b) for a, b in groups)
         return tuple(input._with(part) for part in getattr(input._values, name)(sizes, _dim(input, dim, name)))
 
     return split
@@ -396,7 +441,7 @@ for _name in ("chunk", "split", "split_with_sizes"):
 def cat(tensors, dim=0):
     first = next(tensor for tensor in tensors if _nested(tensor))
     if not all(map(_nested, tensors)):
-        raise RuntimeError("cat: expected each tensor to be nested")
+        raise RuntimeError("cat(): expected each tensor in given list to be nested")
     place = _wrapped(first, dim)
     if place == 0:
         return first._again([part for tensor in tensors for part in tensor._parts()])
@@ -452,6 +497,10 @@ def getitem(input, key):
 
 @rule("narrow")
 def narrow(input, dim, start, length):
+    if _wrapped(input, dim) == 0:
+        if start < 0 or length <= 0 or start + length > len(input):
+            raise RuntimeError(f"narrow(): start ({start}) + length ({length}) exceeds dimension size ({len(input)}).")
+        return _stretch(input, start, start + length)
     return input._with(input._values.narrow(_dim(input, dim, "narrow"), start, length))
 
 

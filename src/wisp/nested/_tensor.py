@@ -44,6 +44,11 @@ class RaggedSize(SymInt):
     __gt__ = __ge__
 
 
+def is_nested_int(s):
+    """Whether a size is one that differs between parts."""
+    return isinstance(s, RaggedSize)
+
+
 class NestedSize(tuple):
     """The shape of a nested tensor."""
 
@@ -66,6 +71,14 @@ class NestedTensor(Holder, _core.Tensor):
     ([[2.0, 2.0, 2.0], [1.0, 1.0, 1.0]], 2, 3)
     """
 
+    def __new__(cls, values, offsets, *, lengths=None, _ragged_idx=1, **known):
+        from wisp.nested import nested_tensor_from_jagged
+
+        return nested_tensor_from_jagged(values, offsets, lengths, _ragged_idx)
+
+    def __init__(self, *args, **kwargs):
+        pass
+
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         from wisp.nested import _operators
@@ -78,7 +91,11 @@ class NestedTensor(Holder, _core.Tensor):
     # What PyTorch's jagged tensors keep besides: the parts lie without holes here, and lengths are numbers of the program.
     _ragged_idx = property(lambda self: self._ragged)
     _lengths = _min_seqlen_tensor = _max_seqlen_tensor = None
-    _metadata_cache = property(lambda self: {})
+    _min_seqlen = property(lambda self: min(self._part_lengths()))
+    _max_seqlen = property(lambda self: max(self._part_lengths()))
+    _maybe_min_seqlen = property(lambda self: self._metadata_cache.get("min_seqlen"))
+    _maybe_max_seqlen = property(lambda self: self._metadata_cache.get("max_seqlen"))
+    _base = property(lambda self: self._values._base)
     layout = property(lambda self: self._layout)
     device = property(lambda self: self._values.device)
     is_cuda = property(lambda self: self._values.is_cuda)
@@ -95,7 +112,8 @@ class NestedTensor(Holder, _core.Tensor):
     def shape(self):
         if self._layout is not wisp.jagged:
             raise RuntimeError(
-                "shape: a nested tensor of the strided layout has no single shape; use size(dim), unbind(), or layout=torch.jagged"
+                "NestedTensorImpl doesn't support sizes: a nested tensor of the strided layout has no single shape; use size(dim), "
+                "unbind(), or layout=torch.jagged"
             )
         return self._sizes
 
@@ -132,6 +150,14 @@ class NestedTensor(Holder, _core.Tensor):
         """The shapes of the parts, a row each."""
         return wisp.tensor([list(shape) for shape in self._shapes], dtype=wisp.int64)
 
+    def _is_view(self):
+        return self._values._is_view()
+
+    def _knowing_lengths(self):
+        if self._ragged is not None and self._layout is wisp.jagged:
+            self._metadata_cache.update(min_seqlen=self._min_seqlen, max_seqlen=self._max_seqlen)
+        return self
+
     def _part_lengths(self):
         return [shape[self._ragged - 1] for shape in self._shapes]
 
@@ -152,7 +178,7 @@ class NestedTensor(Holder, _core.Tensor):
             return _make(values, self._shapes, None, self._layout, self._offsets)
         place = self._ragged - 1
         shapes = [(*values.shape[:place], length, *values.shape[place + 1 :]) for length in self._part_lengths()]
-        return _make(values, shapes, self._ragged, self._layout, self._offsets)
+        return _make(values, shapes, self._ragged, self._layout, self._offsets, self._metadata_cache)
 
     def _gradient_of_values(self, grad):
         if not isinstance(grad, NestedTensor) or grad._shapes != self._shapes or grad._ragged != self._ragged:
@@ -204,6 +230,24 @@ class NestedTensor(Holder, _core.Tensor):
         values = self._values.detach().requires_grad_(self.requires_grad)
         return _rebuilt, (values, self._shapes, self._ragged, self._layout is wisp.jagged)
 
+    def _for_file(self):
+        """What PyTorch's files say of a nested tensor: all elements and where the parts lie, or the packed values and their ends."""
+        values = self._values.detach()
+        if self._layout is wisp.jagged:
+            return {
+                "values": values,
+                "offsets": self._offsets,
+                "lengths": None,
+                "_ragged_idx": self._ragged,
+                "_metadata_cache": {name: wisp.empty(number, 0) for name, number in self._metadata_cache.items()},  # PyTorch's way
+                "requires_grad": self.requires_grad,
+            }
+        buffer = wisp.cat([part.detach().reshape(-1) for part in self._parts()] or [values])
+        ends = [0, *itertools.accumulate(math.prod(shape) for shape in self._shapes)]
+        strides = [[math.prod(shape[i + 1 :]) for i in range(len(shape))] for shape in self._shapes]
+        numbers = self._nested_tensor_size(), wisp.tensor(strides, dtype=wisp.int64), wisp.tensor(ends[:-1], dtype=wisp.int64)
+        return (buffer.requires_grad_(self.requires_grad), *numbers)
+
     def to_padded_tensor(self, padding, output_size=None):
         """A dense tensor in which the parts are filled up to the largest sizes.
 
@@ -213,7 +257,9 @@ class NestedTensor(Holder, _core.Tensor):
                 [1., 0.]])
         """
         if not self._shapes:
-            raise RuntimeError("to_padded_tensor: the nested tensor has no parts")
+            return self._values.new_empty(0)
+        if self._values.numel() == 0:
+            raise RuntimeError("to_padded_tensor: at least one constituent tensor should have non-zero numel")
         sizes = [max(column) for column in zip(*self._shapes)]
         if output_size is not None:
             wanted = list(output_size)
@@ -245,7 +291,7 @@ class NestedTensor(Holder, _core.Tensor):
         return wisp.arange(self._values.shape[self._ragged - 1], device=self.device) - self._offsets[self._segments()]
 
 
-def _make(values, shapes, ragged, layout, offsets=None):
+def _make(values, shapes, ragged, layout, offsets=None, known=()):
     shapes = [tuple(shape) for shape in shapes]
     if ragged is not None:
         lengths = tuple(shape[ragged - 1] for shape in shapes)
@@ -259,6 +305,7 @@ def _make(values, shapes, ragged, layout, offsets=None):
     shell = wisp.empty([0] * len(sizes), dtype=values.dtype, device="meta")
     self = _core.Tensor._make_subclass(NestedTensor, shell)
     self._values, self._shapes, self._ragged, self._layout, self._offsets, self._sizes = values, shapes, ragged, layout, offsets, sizes
+    self._metadata_cache = dict(known)  # PyTorch's name: the lengths that a program has told, or that were computed on the way
     return self
 
 
@@ -285,7 +332,7 @@ def pack(parts, layout, like=None):
     differing = [dim for dim, column in enumerate(zip(*shapes)) if len(set(column)) > 1]
     if len(differing) <= 1 and parts[0].dim() > 0:
         ragged = differing[0] + 1 if differing else 1
-        return _make(wisp.cat(parts, ragged - 1), shapes, ragged, layout)
+        return _make(wisp.cat(parts, ragged - 1), shapes, ragged, layout)._knowing_lengths()
     if layout is wisp.jagged:
         raise RuntimeError(
             "Cannot represent given tensor list as a nested tensor with the jagged layout. Note that the jagged layout only "

@@ -100,6 +100,10 @@ def _view(storage, offset, size, stride, dtype=None):
         flat = flat.view(dtype)
     if not isinstance(flat, wisp.Tensor) or flat.dim() != 1:
         raise pickle.UnpicklingError("a tensor in the file has no storage")
+    return _strided(flat, offset, size, stride)
+
+
+def _strided(flat, offset, size, stride):
     size, stride = tuple(size), tuple(stride)
     if (
         not all(type(number) is int and 0 <= number < 1 << 62 for number in (offset, *size, *stride))
@@ -119,20 +123,25 @@ def _view(storage, offset, size, stride, dtype=None):
 
 
 def _layout(name):
-    if name not in ("torch.strided", "torch.sparse_coo", "torch.sparse_csr", "torch.sparse_csc"):
+    if name not in {f"torch.{kind}" for kind in "strided sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged".split()}:
         raise pickle.UnpicklingError(f"tensors of the layout {brief(name)} are not supported")
     return getattr(wisp, name[6:])
+
+
+def _check_memory(parts, what):
+    """Refuses parts that will be looked at and repeat a few elements without end."""
+    for part in parts:
+        if isinstance(part, wisp.Tensor) and (
+            part.layout is not wisp.strided or part.is_nested or part.numel() * part.element_size() > part.untyped_storage().nbytes()
+        ):
+            raise pickle.UnpicklingError(f"{what} in the file has parts that are larger than their memory")
 
 
 def _rebuild_sparse(layout, data):
     """A sparse tensor; the constructors check the indices, and that it is coalesced is believed after a look."""
     if type(data) is not tuple or not 3 <= len(data) <= 4 or not isinstance(layout, wisp.layout) or layout is wisp.strided:
         raise pickle.UnpicklingError("a sparse tensor in the file is incomplete")
-    for part in data:  # they are looked at, and a file can make tensors that repeat a few elements without end
-        if isinstance(part, wisp.Tensor) and (
-            part.layout is not wisp.strided or part.numel() * part.element_size() > part.untyped_storage().nbytes()
-        ):
-            raise pickle.UnpicklingError("a sparse tensor in the file has parts that are larger than their memory")
+    _check_memory(data, "a sparse tensor")
     if layout is not wisp.sparse_coo:
         return wisp.sparse_compressed_tensor(*data, layout=layout)
     index, values, size, *coalesced = data
@@ -141,6 +150,36 @@ def _rebuild_sparse(layout, data):
         return tensor
     keys = wisp.sparse._tensor.flat(tensor._indices(), tensor.shape)
     return tensor._coalesced_((keys[1:] > keys[:-1]).all())
+
+
+def _rebuild_nested(buffer, sizes, strides, offsets):
+    """A nested tensor of the strided layout; each part must lie in the buffer, and all of them may not hold more than it."""
+    _check_memory((buffer, sizes, strides, offsets), "a nested tensor")
+    numbers = [part.tolist() for part in (sizes, strides, offsets) if isinstance(part, wisp.Tensor) and part.dtype == wisp.int64]
+    if len(numbers) != 3 or not isinstance(buffer, wisp.Tensor) or buffer.dim() != 1 or len({len(part) for part in numbers}) != 1:
+        raise pickle.UnpicklingError("a nested tensor in the file is incomplete")
+    if sum(math.prod(size) for size in numbers[0]) > buffer.numel():
+        raise pickle.UnpicklingError("a nested tensor in the file is larger than its memory")
+    from wisp.nested._tensor import pack
+
+    flat = buffer.detach()
+    parts = [_strided(flat, offset, size, stride) for size, stride, offset in zip(*numbers)]
+    return pack(parts, wisp.strided, flat).requires_grad_(buffer.requires_grad)
+
+
+def _rebuild_jagged(content):
+    """A nested tensor of the jagged layout, from its packed values and the ends of its parts."""
+    values, offsets, lengths = (content.get(name) for name in ("values", "offsets", "lengths")) if isinstance(content, dict) else [None] * 3
+    ragged = content.get("_ragged_idx", 1) if isinstance(content, dict) else None
+    tensors = [values, offsets] + [lengths] * (lengths is not None)
+    if type(ragged) is not int or not all(isinstance(part, wisp.Tensor) for part in tensors):
+        raise pickle.UnpicklingError("a nested tensor in the file is incomplete")
+    _check_memory(tensors, "a nested tensor")
+    told = content.get("_metadata_cache")
+    known = {k: n.shape[0] for k, n in told.items() if isinstance(n, wisp.Tensor) and n.dim()} if isinstance(told, dict) else {}
+    given = values.detach(), offsets, lengths, ragged
+    made = wisp.nested.nested_tensor_from_jagged(*given, known.get("min_seqlen"), known.get("max_seqlen"))
+    return made.requires_grad_(bool(content.get("requires_grad")))
 
 
 def _rebuild_wrapper(cls, dtype, size, stride, offset, layout, device, requires_grad):
@@ -284,6 +323,8 @@ _NAMES = {
     "torch._utils _rebuild_tensor_v3": (_rebuild_tensor_v3, _rebuild_tensor_v3),
     "torch._utils _rebuild_meta_tensor_no_storage": (_rebuild_meta, _rebuild_meta),
     "torch._utils _rebuild_sparse_tensor": (_rebuild_sparse, _rebuild_sparse),
+    "torch._utils _rebuild_nested_tensor": (_rebuild_nested, _rebuild_nested),
+    "torch.nested._internal.nested_tensor _rebuild_njt": (_rebuild_jagged, _rebuild_jagged),
     "torch.serialization _get_layout": (_layout, _layout),
     "torch._utils _rebuild_parameter": (_rebuild_parameter, _rebuild_parameter),
     "torch._utils _rebuild_parameter_with_state": (_rebuild_parameter_with_state, _rebuild_parameter_with_state),

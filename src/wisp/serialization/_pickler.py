@@ -44,6 +44,7 @@ class _Global:
 
 
 _TENSOR, _TENSOR_V3 = _Global("torch._utils", "_rebuild_tensor_v2"), _Global("torch._utils", "_rebuild_tensor_v3")
+_NESTED, _JAGGED = _Global("torch._utils", "_rebuild_nested_tensor"), _Global("torch.nested._internal.nested_tensor", "_rebuild_njt")
 _SPARSE, _LAYOUT = _Global("torch._utils", "_rebuild_sparse_tensor"), _Global("torch.serialization", "_get_layout")
 _PARAMETER, _META = _Global("torch._utils", "_rebuild_parameter"), _Global("torch._utils", "_rebuild_meta_tensor_no_storage")
 _WRAPPER = _Global("torch._utils", "_rebuild_wrapper_subclass")
@@ -208,6 +209,12 @@ class _Reducer:
                 raise RuntimeError("Cannot serialize nested tensor under skip_data context manager")
             if tensor.is_meta:
                 warnings.warn("Serializing tensors on the meta device under skip_data context manager is a no-op", stacklevel=2)
+        if tensor.is_nested:
+            key = "nested", id(tensor)
+            if key not in self.storages:  # the same parts for both passes
+                self.storages[key] = tensor._for_file()
+            parts = self.storages[key]
+            return (_JAGGED, (parts,)) if tensor.layout is wisp.jagged else (_NESTED, parts)
         if tensor.layout is not wisp.strided:
             parts = [*tensor._index, tensor._sparse_values.detach(), wisp.Size(tensor.shape)]
             self.alive.append(parts)

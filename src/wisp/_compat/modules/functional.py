@@ -22,6 +22,7 @@ from wisp import (  # noqa: F401
     unique_consecutive,
     unravel_index,
 )
+from wisp.nn import functional as F  # noqa: F401
 
 
 def __getattr__(name):

@@ -72,6 +72,10 @@ _HOMES = {
     "_C": "PyTorchFileReader",
     "_compat.symbols": """
         SymInt SymFloat SymBool sym_int sym_float sym_not sym_max sym_min sym_ite sym_sum OutOfMemoryError AcceleratorError""",
+    "_compat.schema": "parse_schema AggregationType SUM AVG FatalError JITException FunctionSchema Argument",
+    "_tensor.quantized": """
+        quantize_per_tensor quantize_per_channel dequantize int_repr q_scale q_zero_point qscheme per_tensor_affine per_channel_affine
+        per_tensor_symmetric per_channel_symmetric per_channel_affine_float_qparams""",
     "_compat.dtypes": " ".join(_compat.ABSENT_DTYPES),
 }
 _LAZY = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -373,6 +373,25 @@ def __reversed__(self):
     return self if self.dim() == 0 else self.flip(0)
 
 
+def dequantize(self):
+    """The numbers that a quantised tensor stands for; another tensor in float32."""
+    from wisp._tensor import quantized
+
+    return quantized.dequantize(self)
+
+
+def int_repr(self):
+    """The integers of a quantised tensor."""
+    from wisp._tensor import quantized
+
+    return quantized.int_repr(self)
+
+
+def qscheme(self):
+    """Whether a quantised tensor has one scale, or one for each channel."""
+    raise NotImplementedError("qscheme: the tensor is not quantised; see torch.quantize_per_tensor")
+
+
 def __div__(self, other):
     """`self / other`, by Python 2's name."""
     return self / other

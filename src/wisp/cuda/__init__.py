@@ -8,12 +8,14 @@ True
 """
 
 import collections as _collections
+import ctypes as _ctypes
 
 import wisp as _wisp
 from wisp import _core, _reference
 from wisp._compat.symbols import AcceleratorError, OutOfMemoryError  # noqa: F401
 from wisp.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables  # noqa: F401
 from wisp.cuda.memory import *  # noqa: F403
+from wisp.cuda.nvml import clock_rate, list_gpu_processes, memory_usage, power_draw, temperature, utilization  # noqa: F401
 from wisp.cuda.streams import Event, ExternalStream, Stream, StreamContext  # noqa: F401
 from wisp.cuda.streams import stream as stream
 
@@ -158,7 +160,64 @@ def is_tf32_supported():
     return is_available() and get_device_capability()[0] >= 8
 
 
+def get_gencode_flags():
+    """The options that NVIDIA's compiler takes for the architectures of `get_arch_list`."""
+    numbers = [arch.removeprefix("sm_") for arch in get_arch_list()]
+    return " ".join(f"-gencode compute=compute_{number},code=sm_{number}" for number in numbers)
+
+
 has_half, has_magma = True, False
+
+
+class cudaStatus:
+    """The numbers of two results of CUDA's runtime."""
+
+    SUCCESS, ERROR_NOT_READY = 0, 34
+
+
+class DeferredCudaCallError(Exception):
+    """A call that waited for CUDA to start has failed."""
+
+
+class _Runtime:
+    """Some functions of CUDA's runtime, by its names: each returns the number of an error, 0 for none, as those do."""
+
+    cudaError = cudaStatus
+
+    def __init__(self):
+        self._driver = _ctypes.CDLL("libcuda.so.1")
+
+    def cudaMemGetInfo(self, device):
+        """(free, total) bytes of a device."""
+        return mem_get_info(device)  # noqa: F405
+
+    def cudaHostRegister(self, address, size, flags):
+        """Pin memory of the host that another library allocated."""
+        return self._driver.cuMemHostRegister_v2(_ctypes.c_void_p(address), _ctypes.c_size_t(size), _ctypes.c_uint(flags))
+
+    def cudaHostUnregister(self, address):
+        """Pin it no longer."""
+        return self._driver.cuMemHostUnregister(_ctypes.c_void_p(address))
+
+    def cudaProfilerStart(self):
+        """Let a profiler that is attached begin."""
+        return self._driver.cuProfilerStart()
+
+    def cudaProfilerStop(self):
+        """Let a profiler that is attached end."""
+        return self._driver.cuProfilerStop()
+
+    def cudaGetErrorString(self, error):
+        """What a number means."""
+        text = _ctypes.c_char_p()
+        self._driver.cuGetErrorString(_ctypes.c_int(int(error)), _ctypes.byref(text))
+        return (text.value or b"unrecognized error code").decode()
+
+
+def cudart():
+    """Functions of CUDA's runtime: memory of a device, pinning, the profiler's range, the texts of errors."""
+    init()
+    return _Runtime()
 
 
 def check_error(res):

@@ -114,7 +114,11 @@ class graph:
 
     _streams = {}  # the one that captures use unless told otherwise, by device
 
-    def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="global"):
+    def __init__(
+        self, cuda_graph, pool=None, stream=None, capture_error_mode="global", enable_annotations=False, check_input_liveness=False
+    ):
+        if enable_annotations or check_input_liveness:
+            raise NotImplementedError("cuda.graph: kernels are not annotated here, and inputs not followed; leave both options off")
         self.cuda_graph, self.pool, self.stream, self.mode = cuda_graph, pool, stream, capture_error_mode
 
     def __enter__(self):

@@ -9,7 +9,7 @@ _cuda = _core._operators["_cuda"]
 __all__ = """memory_stats memory_stats_as_nested_dict memory_allocated max_memory_allocated memory_reserved max_memory_reserved
 memory_cached max_memory_cached reset_peak_memory_stats reset_max_memory_allocated reset_max_memory_cached mem_get_info device_memory_used
 reset_accumulated_memory_stats empty_cache set_per_process_memory_fraction get_per_process_memory_fraction get_allocator_backend
-memory_summary MemPool use_mem_pool ipc_collect""".split()
+memory_summary MemPool use_mem_pool ipc_collect caching_allocator_alloc caching_allocator_delete""".split()
 
 _COUNTERS = ("allocated_bytes", "reserved_bytes", "allocation", "segment")  # as the core lists them
 _VALUES = ("current", "peak", "allocated", "freed")
@@ -104,6 +104,33 @@ def empty_cache():
     """Give unused memory back to the driver."""
     for index in range(_cuda["device_count"]()):
         _cuda["empty_cache"](index)
+
+
+_raw = {}  # address -> the tensor that holds the memory which another library was given
+
+
+def caching_allocator_alloc(size, device=None, stream=None):
+    """The address of `size` bytes of a device's memory, for another library; `caching_allocator_delete` gives them back."""
+    import wisp
+    from wisp.cuda import Stream, StreamContext
+
+    if stream is not None and not isinstance(stream, (int, Stream)):
+        raise TypeError(
+            "Invalid type for stream argument, must be `torch.cuda.Stream` or `int` representing a pointer to an existing stream"
+        )
+    if isinstance(stream, int):
+        stream = Stream._of(stream, _index(device))
+    with StreamContext(stream):
+        memory = wisp.empty(size, dtype=wisp.uint8, device=wisp.device("cuda", _index(device)))
+    _raw[memory.data_ptr()] = memory
+    return memory.data_ptr()
+
+
+def caching_allocator_delete(mem_ptr):
+    """Give back what `caching_allocator_alloc` gave."""
+    if mem_ptr not in _raw:
+        raise RuntimeError(f"caching_allocator_delete: no memory at {mem_ptr:#x} was given by caching_allocator_alloc")
+    del _raw[mem_ptr]
 
 
 _fractions = {}

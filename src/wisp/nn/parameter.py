@@ -38,7 +38,8 @@ class Parameter(wisp.Tensor, metaclass=_ParameterMeta):
             data = wisp.empty(0)
         if type(data) is not wisp.Tensor and hasattr(data, "device_mesh"):  # a part of a tensor that many ranks hold stays one
             return data._as_parameter(requires_grad)
-        if isinstance(data, wisp.Tensor) and type(data) is not wisp.Tensor and not type(data).__module__.startswith("wisp."):
+        own = isinstance(data, wisp.Tensor) and type(data) is not wisp.Tensor
+        if own and (not type(data).__module__.startswith("wisp.") or getattr(type(data), "_stays_itself", False)):
             made = data.detach().requires_grad_(requires_grad)
             if type(made) is not type(data):
                 raise RuntimeError(

@@ -3,9 +3,18 @@
 import wisp
 from wisp import _reference
 from wisp.sparse import _compressed, _operators, _shapes  # noqa: F401
+from wisp.sparse._semi_structured import (
+    SparseSemiStructuredTensor,
+    SparseSemiStructuredTensorCUSPARSELT,
+    SparseSemiStructuredTensorCUTLASS,
+    to_sparse_semi_structured,
+)
 from wisp.sparse._tensor import _COO, _CSC, _CSR, SparseTensor, make
 
 __all__ = [
+    "SparseSemiStructuredTensor",
+    "SparseSemiStructuredTensorCUSPARSELT",
+    "SparseSemiStructuredTensorCUTLASS",
     "addmm",
     "as_sparse_gradcheck",
     "check_sparse_tensor_invariants",
@@ -15,6 +24,7 @@ __all__ = [
     "softmax",
     "spdiags",
     "sum",
+    "to_sparse_semi_structured",
 ]
 
 

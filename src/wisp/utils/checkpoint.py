@@ -224,10 +224,10 @@ class CheckpointPolicy(enum.Enum):
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told about the run: whether it is the second one."""
+    """What a policy is told about the run: whether it is the second one, and the operator's result where it is known."""
 
-    def __init__(self, *, is_recompute):
-        self.is_recompute = is_recompute
+    def __init__(self, *, is_recompute, op_output=None):
+        self.is_recompute, self.op_output = is_recompute, op_output
 
 
 # Operators that PyTorch's dispatcher knows under another name, as policies write it.

@@ -70,16 +70,6 @@ def _mvlgamma(input, p):
     return _core.lgamma(x.unsqueeze(-1) + steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
 
 
-def dequantize(input):
-    """The tensor in float32: no tensor of Wisp is quantised.
-
-    >>> import wisp
-    >>> wisp.dequantize(wisp.tensor([0.5, 2.0], dtype=wisp.float16))
-    tensor([0.5000, 2.0000])
-    """
-    return input.to(_core.float32)
-
-
-FUNCTIONS = [angle, isreal, frexp, mvlgamma, dequantize]
-METHODS = [angle, isreal, frexp, mvlgamma, dequantize]
+FUNCTIONS = [angle, isreal, frexp, mvlgamma]
+METHODS = [angle, isreal, frexp, mvlgamma]
 INPLACE = [mvlgamma]

@@ -323,6 +323,8 @@ def test_no_method_reads_the_shell():
         "values",
         "indices",
         "is_coalesced",
+        "__div__",
+        "__idiv__",
         "__truediv__",
         "__floordiv__",
         "__itruediv__",

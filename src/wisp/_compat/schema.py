@@ -106,7 +106,7 @@ def _argument(text, kwarg_only=False):
     return Argument(name or "", kind, None if default is None else _value(default), default is not None, kwarg_only, count, alias)
 
 
-def parse_schema(schema):
+def parse_schema(schema, allow_typevars=True):
     """The parts of a signature such as `aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`.
 
     >>> import wisp
@@ -126,4 +126,7 @@ def parse_schema(schema):
             arguments.append(_argument(part, kwarg_only))
     listed = results.startswith("(") and results.endswith(")")
     returns = [_argument(part) for part in _split(results[1:-1] if listed else results)]
+    unknown = [a.type for a in (*arguments, *returns) if len(a.type) == 1]  # a letter that stands for any type
+    if unknown and not allow_typevars:
+        raise RuntimeError(f"parse_schema: the types {unknown} are variables, which allow_typevars=False forbids")
     return FunctionSchema(" ".join(schema.split()), name, overload or "", arguments, returns)

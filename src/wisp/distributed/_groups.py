@@ -8,7 +8,7 @@ from wisp.distributed import _world
 from wisp.distributed._alone import AloneBackend
 
 __all__ = """
-    Backend GroupMember ProcessGroup default_pg_timeout destroy_process_group get_backend get_default_backend_for_device
+    Backend BackendConfig GroupMember ProcessGroup default_pg_timeout destroy_process_group get_backend get_default_backend_for_device
     get_global_rank get_group_rank get_node_local_rank get_process_group_ranks get_rank get_world_size group init_process_group
     is_available is_gloo_available is_initialized is_mpi_available is_nccl_available is_torchelastic_launched is_ucc_available
     is_xccl_available new_group new_subgroups""".split()
@@ -34,6 +34,38 @@ class Backend(str):
         if not isinstance(name, str):
             raise ValueError(f"Backend constructor parameter must be string-ish, got {name!r}")
         return super().__new__(cls, name.lower())
+
+
+class BackendConfig:
+    """Which backend serves each kind of device: one for all, or as `"cpu:gloo,cuda:nccl"` says.
+
+    >>> import wisp
+    >>> wisp.distributed.BackendConfig(wisp.distributed.Backend("cpu:gloo,cuda:nccl")).get_device_backend_map()
+    {'cpu': 'gloo', 'cuda': 'nccl'}
+    """
+
+    def __init__(self, backend):
+        backend = str(backend)
+        self.device_backend_map = {}
+        if ":" not in backend:
+            devices = {"nccl": ["cuda"], "mpi": ["cpu", "cuda"], "undefined": []}.get(backend, ["cpu", "cuda"])
+            served = Backend.default_device_backend_map if backend == "undefined" else dict.fromkeys(devices, backend)
+            self.device_backend_map = {device: Backend(name) for device, name in served.items()}
+            return
+        for pair in backend.lower().split(","):
+            device, colon, name = pair.partition(":")
+            if not colon or not device or not name or ":" in name:
+                raise ValueError(f"Invalid device:backend pairing: {pair}. Expected such as 'cpu:gloo,cuda:nccl', got {backend!r}")
+            if device in self.device_backend_map:
+                raise ValueError(f"Duplicate device type {device} in backend string: {backend!r}")
+            self.device_backend_map[device] = Backend(name)
+
+    def get_device_backend_map(self):
+        """Kind of device -> backend."""
+        return self.device_backend_map
+
+    def __repr__(self):
+        return ",".join(f"{device}:{backend}" for device, backend in self.device_backend_map.items())
 
 
 def _mpi_backend(comm):

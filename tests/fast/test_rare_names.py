@@ -1,4 +1,4 @@
-"""Quantised tensors, two-in-four sparse matrices and signatures taken apart."""
+"""Rare names: quantised tensors, two-in-four sparse matrices, signatures taken apart, NVML, backends of devices."""
 
 import pytest
 
@@ -112,3 +112,13 @@ def test_nvml_is_asked_by_the_number_of_the_visible_device(monkeypatch):
     assert wisp.cuda.list_gpu_processes(0).split() == "GPU:0 process 42 uses 3.000 MB GPU memory".split()
     with pytest.raises(RuntimeError, match="nvmlDeviceGetPowerUsage failed with NVML's error 3"):
         wisp.cuda.power_draw(0)
+
+
+def test_backends_of_devices():
+    config = wisp.distributed.BackendConfig
+    assert repr(config("gloo")) == "cpu:gloo,cuda:gloo" and repr(config("nccl")) == "cuda:nccl"
+    assert config("CPU:gloo,cuda:nccl").get_device_backend_map() == {"cpu": "gloo", "cuda": "nccl"}
+    with pytest.raises(ValueError, match="Duplicate device type cpu"):
+        config("cpu:gloo,cpu:nccl")
+    with pytest.raises(ValueError, match="Invalid device:backend pairing: cpu:x:y"):
+        config("cpu:x:y")

@@ -334,10 +334,14 @@ template <class T> void eig(int64_t batch, int64_t n_, void* a, void* values, vo
 
 template <class T> void least_squares(int64_t batch, char driver, int64_t m_, int64_t n_, int64_t columns, void* a, void* b, double rcond_,
                                       int64_t* ranks, void* s, int32_t* info) {
-    const int m = int(m_), n = int(n_), nrhs = int(columns), ld_a = leading(m), ld_b = leading(std::max(m_, n_));
+    const int n = int(n_), nrhs = int(columns), ld_a = leading(m_), ld_b = leading(std::max(m_, n_));
+    // Of a tall matrix that fits the cache, our own reflections leave a triangle to the library; what they leave of B below it has the
+    // residuals' length, as the library's own would.
+    const bool reduced = !complex_type<T> && m_ >= 2 * n_ && n_ >= 8 && m_ * n_ <= 1 << 16;
+    const int m = reduced ? n : int(m_);
     const int64_t k = std::min(m_, n_);
     const Real<T> rcond = Real<T>(rcond_);
-    over_or_within(batch, 2.0 * m * n * (k + nrhs), [&](int64_t begin, int64_t end) {
+    over_or_within(batch, 2.0 * double(m_) * n * double(k + nrhs), [&](int64_t begin, int64_t end) {
         std::vector<T> work(1);
         std::vector<Real<T>> rwork(1), spare(std::max<int64_t>(1, k));
         std::vector<int> iwork(1), columns_order(std::max(1, n));
@@ -346,6 +350,8 @@ template <class T> void least_squares(int64_t batch, char driver, int64_t m_, in
             Real<T>* const values = s ? static_cast<Real<T>*>(s) + i * k : spare.data();
             int rank = 0;
             const char trans = 'N';
+            if constexpr (!complex_type<T>)
+                if (reduced && size >= 0) systems.reduce_tall[type_index<T>](m_, n_, matrix, columns, right);
             if (driver == 'g') call<T>(gels, &trans, &m, &n, &nrhs, matrix, &ld_a, right, &ld_b, work.data(), &size, info + i);
             else if (driver == 'y') {
                 std::fill(columns_order.begin(), columns_order.end(), 0);

@@ -1,4 +1,5 @@
-// Systems of linear equations in float and double, by our own products: LU with row exchanges, triangular systems, inverses.
+// Systems of linear equations in float and double, by our own products: LU with row exchanges, triangular systems, inverses,
+// and what least squares begin with.
 //
 // Matrices are column-major, as LAPACK's. Large ones are halved until a part fits registers, so that nearly all the work is
 // products; many tiny ones are solved a register at a time, a matrix in each lane. How the work is cut depends on sizes alone.
@@ -370,12 +371,121 @@ void triangular_solve(int64_t batch, char part, char trans, char diagonal, int64
     });
 }
 
+// ---- least squares
+
+// A tall matrix to its triangle, by reflections that the right-hand sides follow; `together` of them are applied at a time, which
+// reads and writes a column once for all of them.
+constexpr int together = 4;
+template <class T> struct Reflections {
+    const T* vectors[together];
+    T scales[together] = {}, products[together][together];  // of the vectors with each other
+
+    // Columns from `first` on, N of them, between the rows [from, to), in the order of the reflections.
+    template <int P, int N> void apply_to(T* first, int64_t stride, int64_t from, int64_t to, int begin) const {
+        constexpr int64_t L = lanes<T>;
+        Vec<T> sums[P][N] = {};
+        for (int64_t i = from; i < to; i += L) {
+            Vec<T> x[N];
+#pragma GCC unroll 4
+            for (int c = 0; c < N; c++) x[c] = load(first + c * stride + i);
+#pragma GCC unroll 4
+            for (int p = 0; p < P; p++) {
+                const Vec<T> v = load(vectors[begin + p] + i);
+#pragma GCC unroll 4
+                for (int c = 0; c < N; c++) sums[p][c] += v * x[c];
+            }
+        }
+        T factors[P][N];
+        for (int c = 0; c < N; c++)
+            for (int p = 0; p < P; p++) {
+                T sum = sum_lanes<T>(sums[p][c]);
+                for (int before = 0; before < p; before++) sum -= products[begin + p][begin + before] * factors[before][c];
+                factors[p][c] = scales[begin + p] * sum;
+            }
+        for (int64_t i = from; i < to; i += L) {
+            Vec<T> x[N];
+#pragma GCC unroll 4
+            for (int c = 0; c < N; c++) x[c] = load(first + c * stride + i);
+#pragma GCC unroll 4
+            for (int p = 0; p < P; p++) {
+                const Vec<T> v = load(vectors[begin + p] + i);
+#pragma GCC unroll 4
+                for (int c = 0; c < N; c++) x[c] -= v * factors[p][c];
+            }
+#pragma GCC unroll 4
+            for (int c = 0; c < N; c++) store(first + c * stride + i, x[c]);
+        }
+    }
+};
+
+// The length of x from row `from` on; `end` is a whole number of vectors.
+template <class T> T norm_of(const T* x, int64_t from, int64_t end) {
+    constexpr int64_t L = lanes<T>;
+    const int64_t whole = divide_up(from, L) * L;
+    auto length = [&](T factor) {
+        Vec<T> squares = {};
+        for (int64_t i = whole; i < end; i += L) squares += (load(x + i) * factor) * (load(x + i) * factor);
+        T total = sum_lanes<T>(squares);
+        for (int64_t i = from; i < least(whole, end); i++) total += (x[i] * factor) * (x[i] * factor);
+        return std::sqrt(total);
+    };
+    constexpr T small = sizeof(T) == 4 ? T(1e-16) : T(1e-140), large = 1 / small;
+    const T norm = length(1);
+    // Squares that are lost below or above the type's range: of scaled numbers instead.
+    if (norm < small) return length(large) * small;
+    return norm > large ? length(small) * large : norm;
+}
+
+template <class T> void reduce_tall(int64_t m, int64_t n, void* a_, int64_t columns, void* b_) {
+    constexpr int64_t L = lanes<T>;
+    const int64_t stride =
+        (divide_up(m, L) | 1) * L;  // whole vectors, filled up with zeros; odd, so that columns share no place in a cache
+    T *const a = static_cast<T*>(a_), *const b = static_cast<T*>(b_);
+    const Array<T> both(stride * (n + columns)), vectors(stride * together);
+    for (int64_t c = 0; c < n + columns; c++) {
+        std::memcpy(both.at + c * stride, c < n ? a + c * m : b + (c - n) * m, size_t(m) * sizeof(T));
+        std::memset(both.at + c * stride + m, 0, size_t(stride - m) * sizeof(T));
+    }
+    for (int64_t panel = 0; panel < n; panel += together) {
+        const int64_t from = panel / L * L, inside = least(n - panel, int64_t(together));
+        Reflections<T> all;
+        std::memset(vectors.at, 0, size_t(stride * together) * sizeof(T));
+        for (int p = 0; p < together; p++) all.vectors[p] = vectors.at + p * stride;
+        for (int64_t p = 0; p < inside; p++) {
+            const int64_t j = panel + p;
+            T *const x = both.at + j * stride, *const v = vectors.at + p * stride;
+            const T norm = norm_of(x, j, stride);
+            if (norm == 0) continue;                                     // the scale of this reflection is 0
+            const T beta = x[j] > 0 ? -norm : norm, head = x[j] - beta;  // the signs agree: nothing cancels
+            for (int64_t i = from; i < stride; i += L) store(v + i, load(x + i) / head);
+            for (int64_t i = from; i < j; i++) v[i] = 0;
+            v[j] = 1;
+            all.scales[p] = -head / beta;
+            for (int64_t c = p + 1; c < inside; c++)
+                all.template apply_to<1, 1>(both.at + (panel + c) * stride, stride, from, stride, int(p));
+            x[j] = beta;
+            std::memset(x + j + 1, 0, size_t(m - j - 1) * sizeof(T));
+        }
+        for (int p = 0; p < together; p++)
+            for (int before = 0; before < p; before++) {
+                Vec<T> sum = {};
+                for (int64_t i = from; i < stride; i += L) sum += load(all.vectors[p] + i) * load(all.vectors[before] + i);
+                all.products[p][before] = sum_lanes<T>(sum);
+            }
+        int64_t c = panel + inside;
+        for (; c + 4 <= n + columns; c += 4) all.template apply_to<together, 4>(both.at + c * stride, stride, from, stride, 0);
+        for (; c < n + columns; c++) all.template apply_to<together, 1>(both.at + c * stride, stride, from, stride, 0);
+    }
+    for (int64_t c = 0; c < n + columns; c++) std::memcpy(c < n ? a + c * m : b + (c - n) * m, both.at + c * stride, size_t(m) * sizeof(T));
+}
+
 }  // namespace
 
 extern const SystemKernels systems_table;
 const SystemKernels systems_table = {{&lu<float>, &lu<double>},
                                      {&lu_solve<float>, &lu_solve<double>},
                                      {&lu_inverse<float>, &lu_inverse<double>},
-                                     {&triangular_solve<float>, &triangular_solve<double>}};
+                                     {&triangular_solve<float>, &triangular_solve<double>},
+                                     {&reduce_tall<float>, &reduce_tall<double>}};
 
 }  // namespace wisp::cpu::WISP_ISA

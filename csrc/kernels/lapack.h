@@ -42,6 +42,8 @@ struct SystemKernels {
     void (*lu_solve[2])(int64_t batch, char trans, int64_t n, int64_t columns, const void* lu, const int32_t* pivots, void* b);
     void (*lu_inverse[2])(int64_t batch, int64_t n, void* lu, const int32_t* pivots);
     void (*triangular_solve[2])(int64_t batch, char part, char trans, char diagonal, int64_t m, int64_t n, const void* a, void* b);
+    // One matrix A (m x n, m > n) becomes R over zeros, and B (m rows) what the same rotations make of it.
+    void (*reduce_tall[2])(int64_t m, int64_t n, void* a, int64_t columns, void* b);
 };
 
 }  // namespace wisp::kernels

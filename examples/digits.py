@@ -9,27 +9,27 @@ import argparse
 import time
 
 import wisp
-from wisp import nn, progress
+from wisp import Tensor, nn, progress
 from wisp.nn import functional as F
 from wisp.utils.data import DataLoader, TensorDataset
 
 
 class Net(nn.Module):
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(1, 16, 3, padding=1)
         self.conv2 = nn.Conv2d(16, 32, 3, padding=1)
         self.fc1 = nn.Linear(32 * 4 * 4, 64)
         self.fc2 = nn.Linear(64, 10)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         x = F.relu(self.conv1(x))
         x = F.max_pool2d(F.relu(self.conv2(x)), 2)
         x = F.relu(self.fc1(x.flatten(1)))
         return self.fc2(x)
 
 
-def train(model, loader, epochs):
+def train(model: Net, loader: DataLoader[tuple[Tensor, ...]], epochs: int) -> float:
     """Train, and return how many images were seen per second."""
     optimizer = wisp.optim.Adam(model.parameters(), lr=2e-3)
     schedule = wisp.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=8e-3, total_steps=epochs * len(loader))
@@ -48,19 +48,19 @@ def train(model, loader, epochs):
 
 
 @wisp.no_grad()
-def evaluate(model, x, y):
+def evaluate(model: Net, x: Tensor, y: Tensor) -> Tensor:
     """-> which of the predictions are right."""
     model.eval()
     return model(x).argmax(1) == y
 
 
-def picture(image):
+def picture(image: Tensor) -> str:
     """An image as characters, two for each pixel."""
     shades = " .:-=+*#%@"
     return "\n".join("".join(shades[min(9, int(value * 10))] * 2 for value in row) for row in image[0].tolist())
 
 
-def main(arguments=None, parser=None):
+def main(arguments: list[str] | None = None, parser: argparse.ArgumentParser | None = None) -> float:
     parser = parser or argparse.ArgumentParser(description="Train a small network on handwritten digits.")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--batch", type=int, default=32)

@@ -16,33 +16,35 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from typing import Any
 
 import wisp
-from wisp import nn
+from wisp import Tensor, nn
 from wisp.nn import functional as F
 
 
 class Conv1D(nn.Module):
     """A linear layer whose weight is stored as (inputs, outputs), as in the published files."""
 
-    def __init__(self, inputs, outputs):
+    def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(wisp.randn(inputs, outputs) * 0.02)
         self.bias = nn.Parameter(wisp.zeros(outputs))
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return x @ self.weight + self.bias
 
 
 class Cache:
     """The keys and values of all tokens so far, for every layer."""
 
-    def __init__(self, config, batch=1):
+    def __init__(self, config: dict[str, Any], batch: int = 1) -> None:
         shape = (config["n_layer"], 2, batch, config["n_head"], config["n_positions"], config["n_embd"] // config["n_head"])
         self.memory = wisp.empty(shape)
         self.length = 0  # how many tokens are in it
 
-    def extend(self, layer, keys, values):
+    def extend(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Put the newest keys and values in, and return all."""
         end = self.length + keys.shape[2]
         for part, new in enumerate((keys, values)):
@@ -51,13 +53,13 @@ class Cache:
 
 
 class Attention(nn.Module):
-    def __init__(self, config):
+    def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
         self.heads = config["n_head"]
         self.c_attn = Conv1D(config["n_embd"], 3 * config["n_embd"])
         self.c_proj = Conv1D(config["n_embd"], config["n_embd"])
 
-    def forward(self, x, layer, cache=None):
+    def forward(self, x: Tensor, layer: int, cache: Cache | None = None) -> Tensor:
         batch, length, width = x.shape
         query, key, value = (part.view(batch, length, self.heads, -1).transpose(1, 2) for part in self.c_attn(x).split(width, dim=2))
         past = 0
@@ -71,24 +73,24 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-    def __init__(self, config):
+    def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
         self.c_fc = Conv1D(config["n_embd"], 4 * config["n_embd"])
         self.c_proj = Conv1D(4 * config["n_embd"], config["n_embd"])
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return self.c_proj(F.gelu(self.c_fc(x), approximate="tanh"))
 
 
 class Block(nn.Module):
-    def __init__(self, config):
+    def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
         self.ln_1 = nn.LayerNorm(config["n_embd"], eps=config["layer_norm_epsilon"])
         self.attn = Attention(config)
         self.ln_2 = nn.LayerNorm(config["n_embd"], eps=config["layer_norm_epsilon"])
         self.mlp = MLP(config)
 
-    def forward(self, x, layer, cache=None):
+    def forward(self, x: Tensor, layer: int, cache: Cache | None = None) -> Tensor:
         x = x + self.attn(self.ln_1(x), layer, cache)
         return x + self.mlp(self.ln_2(x))
 
@@ -96,15 +98,15 @@ class Block(nn.Module):
 class GPT2(nn.Module):
     """The names of the parameters are those of the published files."""
 
-    def __init__(self, config):
+    def __init__(self, config: dict[str, Any]) -> None:
         super().__init__()
-        self.config = {"layer_norm_epsilon": 1e-5, **config}
+        self.config: dict[str, Any] = {"layer_norm_epsilon": 1e-5, **config}
         self.wte = nn.Embedding(config["vocab_size"], config["n_embd"])
         self.wpe = nn.Embedding(config["n_positions"], config["n_embd"])
         self.h = nn.ModuleList(Block(self.config) for _ in range(config["n_layer"]))
         self.ln_f = nn.LayerNorm(config["n_embd"], eps=self.config["layer_norm_epsilon"])
 
-    def forward(self, tokens, cache=None):
+    def forward(self, tokens: Tensor, cache: Cache | None = None) -> Tensor:
         """(batch, length) tokens -> (batch, length, vocabulary) scores of what comes next."""
         past = 0 if cache is None else cache.length
         if past + tokens.shape[1] > self.config["n_positions"]:
@@ -117,7 +119,15 @@ class GPT2(nn.Module):
         return self.ln_f(x) @ self.wte.weight.T  # the last layer is the embedding again
 
     @wisp.no_grad()
-    def generate(self, tokens, count, temperature=1.0, top_k=None, seed=None, cached=True):
+    def generate(
+        self,
+        tokens: list[int],
+        count: int,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        seed: int | None = None,
+        cached: bool = True,
+    ) -> Iterator[int]:
         """Yield `count` new tokens, one at a time; temperature 0 always takes the likeliest."""
         generator = wisp.Generator()
         generator.manual_seed(0 if seed is None else seed)
@@ -139,14 +149,14 @@ class GPT2(nn.Module):
             yield token.item()
 
 
-def load(folder):
+def load(folder: str) -> GPT2:
     """The model in a folder."""
     with open(os.path.join(folder, "config.json")) as file:
         config = json.load(file)
     config.setdefault("n_positions", config.get("n_ctx"))
     model = GPT2(config)
 
-    def rename(name):
+    def rename(name: str) -> str | None:
         # Old files hold the causal mask of every layer, and the last layer, which is the embedding.
         is_mask = name.startswith("h.") and name.endswith((".attn.bias", ".attn.masked_bias"))
         return None if is_mask or name == "lm_head.weight" else name
@@ -155,7 +165,7 @@ def load(folder):
     return model.eval()
 
 
-def make_small(folder, seed=0):
+def make_small(folder: str, seed: int = 0) -> None:
     """A model with random weights in the layout of the published ones."""
     wisp.manual_seed(seed)
     config = {"n_layer": 2, "n_head": 4, "n_embd": 64, "n_positions": 256, "vocab_size": 256, "layer_norm_epsilon": 1e-5}
@@ -168,29 +178,29 @@ def make_small(folder, seed=0):
 class Bytes:
     """The tokenizer for models without one: a token is a byte."""
 
-    def encode(self, text):
+    def encode(self, text: str) -> list[int]:
         return list(text.encode())
 
-    def decode(self, tokens):
+    def decode(self, tokens: list[int]) -> str:
         return bytes(token for token in tokens if token < 256).decode("utf-8", "replace")
 
 
 class BytePairs:
     """The byte-level BPE in tokenizer.json, by the `tokenizers` package."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         from tokenizers import Tokenizer
 
         self.tokenizer = Tokenizer.from_file(path)
 
-    def encode(self, text):
+    def encode(self, text: str) -> list[int]:
         return self.tokenizer.encode(text).ids
 
-    def decode(self, tokens):
+    def decode(self, tokens: list[int]) -> str:
         return self.tokenizer.decode(tokens)
 
 
-def load_tokenizer(folder):
+def load_tokenizer(folder: str) -> Bytes | BytePairs:
     path = os.path.join(folder, "tokenizer.json")
     if not os.path.exists(path):
         return Bytes()
@@ -201,7 +211,7 @@ def load_tokenizer(folder):
         return Bytes()
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> str:
     parser = argparse.ArgumentParser(description="Continue a text with GPT-2.")
     parser.add_argument("folder", nargs="?", help="config.json, model.safetensors, tokenizer.json")
     parser.add_argument("--prompt", default="The meaning of life is")
@@ -222,7 +232,7 @@ def main(arguments=None):
 
     tokens = tokenizer.encode(options.prompt)
     shown, start = "", time.perf_counter()
-    new = []
+    new: list[int] = []
     for token in model.generate(tokens, options.tokens, options.temperature, options.top_k, options.seed, not options.no_cache):
         new.append(token)
         text = tokenizer.decode(tokens + new)

@@ -10,7 +10,7 @@ least 31 of the 32 others it finds the side that they really took.
 import argparse
 
 import wisp
-from wisp import nn, progress
+from wisp import Tensor, nn, progress
 from wisp.nn import functional as F
 
 # For every member (counted from 1) the friends with a higher number.
@@ -46,7 +46,7 @@ WITH_THE_INSTRUCTOR = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 17, 18, 20, 22
 MEMBERS = 34
 
 
-def adjacency():
+def adjacency() -> Tensor:
     """The normalised adjacency D^-1/2 (A + I) D^-1/2 as a sparse tensor: a member hears itself and its friends, each counted
     less the more friends they have."""
     edges = [(a - 1, b - 1) for a, friends in FRIENDS.items() for b in friends]
@@ -60,29 +60,29 @@ def adjacency():
 class GraphConvolution(nn.Module):
     """Everybody's features become a linear function of their friends' features."""
 
-    def __init__(self, inputs, outputs):
+    def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         self.linear = nn.Linear(inputs, outputs, bias=False)
         self.bias = nn.Parameter(wisp.zeros(outputs))
 
-    def forward(self, graph, x):
+    def forward(self, graph: Tensor, x: Tensor) -> Tensor:
         return graph @ self.linear(x) + self.bias
 
 
 class Model(nn.Module):
-    def __init__(self, members, hidden=16):
+    def __init__(self, members: int, hidden: int = 16) -> None:
         super().__init__()
         self.first = GraphConvolution(members, hidden)
         self.second = GraphConvolution(hidden, hidden)
         self.third = GraphConvolution(hidden, 2)
 
-    def forward(self, graph, x):
+    def forward(self, graph: Tensor, x: Tensor) -> Tensor:
         x = F.tanh(self.first(graph, x))
         x = F.tanh(self.second(graph, x))
         return self.third(graph, x)
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Find the sides in Zachary's karate club.")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)

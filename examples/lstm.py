@@ -12,7 +12,7 @@ import math
 import random
 
 import wisp
-from wisp import nn, progress
+from wisp import Tensor, nn, progress
 from wisp.nn import functional as F
 
 NOUNS = {"singular": ["cat", "dog", "poet", "robot"], "plural": ["cats", "dogs", "poets", "robots"]}
@@ -27,26 +27,26 @@ INDEX = {word: i for i, word in enumerate(WORDS)}
 class Grammar:
     """Draws sentences, and keeps account of how surprising each choice was: the entropy of the language."""
 
-    def __init__(self, seed):
+    def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.nats = 0.0
 
-    def pick(self, choices):
+    def pick(self, choices: list[str]) -> str:
         self.nats += math.log(len(choices))
         return self.random.choice(choices)
 
-    def flip(self, probability):
+    def flip(self, probability: float) -> bool:
         result = self.random.random() < probability
         self.nats -= math.log(probability if result else 1 - probability)
         return result
 
-    def noun_phrase(self, number):
+    def noun_phrase(self, number: str) -> list[str]:
         words = ["the"]
         if self.flip(0.4):
             words.append(self.pick(ADJECTIVES))
         return words + [self.pick(NOUNS[number])]
 
-    def sentence(self):
+    def sentence(self) -> list[str]:
         number = "singular" if self.flip(0.5) else "plural"
         words = self.noun_phrase(number)
         if self.flip(0.3):  # another noun between the subject and its verb, which must not confuse
@@ -57,18 +57,19 @@ class Grammar:
             words += [self.pick(SEEING[number]), *self.noun_phrase("singular" if self.flip(0.5) else "plural")]
         return words + [END]
 
-    def text(self, count):
+    def text(self, count: int) -> tuple[list[str], float]:
         """-> (words of about `count` words of sentences, the entropy per word in nats)."""
-        self.nats, words = 0.0, []
+        self.nats = 0.0
+        words: list[str] = []
         while len(words) < count:
             words += self.sentence()
         return words, self.nats / len(words)
 
 
-def is_grammatical(words):
+def is_grammatical(words: list[str]) -> bool:
     """Whether a sentence (without its full stop) follows the grammar."""
 
-    def noun_phrase(rest):
+    def noun_phrase(rest: list[str]) -> tuple[str | None, list[str]]:
         if rest[:1] != ["the"]:
             return None, rest
         rest = rest[2:] if rest[1:2] and rest[1] in ADJECTIVES else rest[1:]
@@ -87,24 +88,28 @@ def is_grammatical(words):
     return other is not None and not rest
 
 
+State = tuple[Tensor, Tensor]
+
+
 class Model(nn.Module):
-    def __init__(self, words, width=96):
+    def __init__(self, words: int, width: int = 96) -> None:
         super().__init__()
         self.embedding = nn.Embedding(words, width)
         self.lstm = nn.LSTM(width, width, num_layers=2, batch_first=True, dropout=0.1)
         self.output = nn.Linear(width, words)
 
-    def forward(self, words, state=None):
+    def forward(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         x, state = self.lstm(self.embedding(words), state)
         return self.output(x), state
 
 
-def train(model, data, steps, batch=32, length=32):
+def train(model: Model, data: Tensor, steps: int, batch: int = 32, length: int = 32) -> None:
     """Truncated backpropagation through time: the state goes on from piece to piece, the gradient does not."""
     columns = data[: len(data) // batch * batch].view(batch, -1)
     optimizer = wisp.optim.Adam(model.parameters(), lr=5e-3)
     schedule = wisp.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps, eta_min=1e-4)
-    state, place = None, 0
+    state: State | None = None
+    place = 0
     bar = progress.bar(range(steps), "training", unit="steps")
     for step in bar:
         if place + length + 1 > columns.shape[1]:
@@ -112,7 +117,7 @@ def train(model, data, steps, batch=32, length=32):
         x, y = columns[:, place : place + length], columns[:, place + 1 : place + length + 1]
         place += length
         if state is not None:
-            state = tuple(part.detach() for part in state)
+            state = state[0].detach(), state[1].detach()
         optimizer.zero_grad()
         scores, state = model(x, state)
         loss = F.cross_entropy(scores.flatten(0, 1), y.flatten())
@@ -125,26 +130,28 @@ def train(model, data, steps, batch=32, length=32):
 
 
 @wisp.no_grad()
-def perplexity(model, data):
+def perplexity(model: Model, data: Tensor) -> float:
     scores, _ = model(data[None, :-1])
     return math.exp(F.cross_entropy(scores[0], data[1:]).item())
 
 
 @wisp.no_grad()
-def write(model, count):
+def write(model: Model, count: int) -> list[list[str]]:
     """Sentences that the model writes, as lists of words without the full stop."""
-    word, state, sentences, words = wisp.tensor([[INDEX[END]]]), None, [], []
+    word, state = wisp.tensor([[INDEX[END]]]), None
+    sentences: list[list[str]] = []
+    words: list[str] = []
     while len(sentences) < count:
         scores, state = model(word, state)
         word = wisp.multinomial(scores[0].softmax(dim=1), 1)
-        words.append(WORDS[word.item()])
+        words.append(WORDS[int(word.item())])
         if words[-1] == END or len(words) > 50:
             sentences.append(words[:-1])
             words = []
     return sentences
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> tuple[float, float]:
     parser = argparse.ArgumentParser(description="Train an LSTM language model on a small language.")
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)

@@ -11,7 +11,7 @@ import argparse
 import math
 
 import wisp
-from wisp import nn, progress
+from wisp import Tensor, nn, progress
 from wisp.distributions import Categorical
 
 
@@ -21,11 +21,11 @@ class CartPole:
     GRAVITY, CART, POLE, LENGTH, FORCE, STEP = 9.8, 1.0, 0.1, 0.5, 10.0, 0.02  # m/s², kg, kg, m (half the pole), N, s
     LONGEST = 500
 
-    def __init__(self, count):
+    def __init__(self, count: int) -> None:
         self.state = wisp.rand(count, 4) * 0.1 - 0.05  # position, velocity, angle, angular velocity
         self.steps = 0
 
-    def push(self, action):
+    def push(self, action: Tensor) -> Tensor:
         """Push each cart left (0) or right (1) -> whether each pole is still up and each cart still on its rail."""
         x, velocity, angle, spin = self.state.unbind(dim=1)
         force = self.FORCE * (2.0 * action - 1)
@@ -44,20 +44,22 @@ class CartPole:
 class Player(nn.Module):
     """Decides what to do (policy), and guesses how long the game will go on (value)."""
 
-    def __init__(self, width=64):
+    def __init__(self, width: int = 64) -> None:
         super().__init__()
         self.policy = nn.Sequential(nn.Linear(4, width), nn.Tanh(), nn.Linear(width, 2))
         self.value = nn.Sequential(nn.Linear(4, width), nn.Tanh(), nn.Linear(width, 1))
 
-    def forward(self, state):
+    def forward(self, state: Tensor) -> tuple[Categorical, Tensor]:
         return Categorical(logits=self.policy(state), validate_args=False), self.value(state).squeeze(-1)
 
 
 @wisp.no_grad()
-def play(player, count, best=False):
+def play(player: Player, count: int, best: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """Play `count` games at once -> states (time, game, 4), actions and whether each game was going on (time, game)."""
     world, going = CartPole(count), wisp.ones(count, dtype=wisp.bool)
-    states, actions, alive = [], [], []
+    states: list[Tensor] = []
+    actions: list[Tensor] = []
+    alive: list[Tensor] = []
     while world.steps < CartPole.LONGEST and going.any():
         policy, _ = player(world.state)
         action = policy.probs.argmax(dim=1) if best else policy.sample()
@@ -68,16 +70,17 @@ def play(player, count, best=False):
     return wisp.stack(states), wisp.stack(actions), wisp.stack(alive).float()
 
 
-def returns(alive, discount=0.99):
+def returns(alive: Tensor, discount: float = 0.99) -> Tensor:
     """What follows each step: a point for every step that the game goes on, later ones counting less."""
-    total, result = wisp.zeros(alive.shape[1]), []
+    total = wisp.zeros(alive.shape[1])
+    result: list[Tensor] = []
     for going in reversed(alive.unbind()):
         total = (total * discount + 1) * going
         result.append(total)
     return wisp.stack(result[::-1])
 
 
-def train(player, rounds, games=16):
+def train(player: Player, rounds: int, games: int = 16) -> None:
     optimizer = wisp.optim.Adam(player.parameters(), lr=1e-2)
     bar = progress.bar(range(rounds), "playing", unit="rounds")
     for _ in bar:
@@ -97,7 +100,7 @@ def train(player, rounds, games=16):
         bar.set(steps=alive.sum(dim=0).mean())
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> float:
     parser = argparse.ArgumentParser(description="Learn to balance a pole.")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)

@@ -9,14 +9,14 @@ position and angle, under noise. Of images that it has not seen, the network get
 import argparse
 
 import wisp
-from wisp import nn, progress
+from wisp import Tensor, nn, progress
 from wisp.nn import functional as F
 
 SHAPES = ["disc", "ring", "square", "triangle", "cross"]
 SIZE = 20
 
 
-def make_images(count):
+def make_images(count: int) -> tuple[Tensor, Tensor]:
     """-> (images (count, 3, 20, 20), which of SHAPES each shows)."""
     label = wisp.randint(0, len(SHAPES), (count,))
     axis = wisp.arange(SIZE) - (SIZE - 1) / 2
@@ -38,23 +38,23 @@ def make_images(count):
 class Block(nn.Module):
     """Two convolutions, and a way around them."""
 
-    def __init__(self, inputs, outputs, stride=1):
+    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(outputs)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(outputs)
-        self.shortcut = nn.Identity()
+        self.shortcut: nn.Identity | nn.Sequential = nn.Identity()
         if stride != 1 or inputs != outputs:
             self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv1(x)))
         return F.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
 
 
 class ResNet(nn.Module):
-    def __init__(self, classes, width=16):
+    def __init__(self, classes: int, width: int = 16) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
         self.stages = nn.Sequential(
@@ -69,11 +69,11 @@ class ResNet(nn.Module):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return self.head(self.stages(self.stem(x)).mean(dim=(2, 3)))
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> float:
     parser = argparse.ArgumentParser(description="Train a small ResNet on shapes.")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batch", type=int, default=64)

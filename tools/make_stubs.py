@@ -497,7 +497,7 @@ class Stubs:
                 continue  # described where tuples are
             members[member] = self.member_lines(module, name, cls, member)
         if module != "wisp._core":
-            for attribute, kind in self.attributes(cls).items():
+            for attribute, kind in self.attributes(module, cls).items():
                 members.setdefault(attribute, [f"{attribute}: {kind}"])
         members.update(described)
         body = ["    " + line for lines in members.values() for line in lines]
@@ -526,14 +526,17 @@ class Stubs:
             return self.function_lines(member, value, path, module, "", cls)
         return [f"{member}: {self.kind(value)}"]
 
-    def attributes(self, cls):
-        """Public attributes that the methods of a class give its objects -> their types, as far as `__init__` tells them."""
+    def attributes(self, module, cls):
+        """Public attributes that the methods of a class give its objects -> their types: of `__init__`'s parameters, or of the package."""
         found, parameters = {}, {}
         init = vars(cls).get("__init__")
         if isinstance(init, types.FunctionType):
             parameters = {p.name: self.annotation(p) for p in inspect.signature(init).parameters.values()}
         for attribute in attributes_set(getattr(sys.modules.get(cls.__module__), "__file__", None)).get(cls.__name__, ()):
             found[attribute] = parameters.get(attribute, "Any")
+            kind = self.inference.attribute(cls, attribute) if found[attribute] == "Any" else ANY
+            if isinstance(kind, type) and kind.__module__.partition(".")[0] in ("wisp", "torch"):
+                found[attribute] = self.written(module, kind)
         for attribute, annotation in getattr(cls, "__dict__", {}).get("__annotations__", {}).items():
             if not attribute.startswith("_"):
                 found[attribute] = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "Any")

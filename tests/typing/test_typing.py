@@ -12,6 +12,7 @@ import pytest
 import wisp
 
 SCRIPTS = sorted((pathlib.Path(__file__).parent / "scripts").glob("*.py"))
+EXAMPLES = sorted((pathlib.Path(__file__).parents[2] / "examples").glob("*.py"))
 WRONG = """\
 import wisp as torch
 from wisp import nn
@@ -51,7 +52,7 @@ def run_pyright(stubs, *files):
 
 
 def test_there_are_enough_scripts():
-    assert len(SCRIPTS) >= 10
+    assert len(SCRIPTS) >= 10 and len(EXAMPLES) >= 9
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
@@ -62,8 +63,9 @@ def test_the_scripts_run(script):
 
 
 @pytest.mark.parametrize("check", [run_mypy, run_pyright])
-def test_the_scripts_have_no_errors(check, stubs):
-    run = check(stubs, *SCRIPTS)
+@pytest.mark.parametrize("files", [SCRIPTS, EXAMPLES], ids=["scripts", "examples"])
+def test_programs_have_no_errors(check, files, stubs):
+    run = check(stubs, *files)
     assert run.returncode == 0, run.stdout + run.stderr
 
 

@@ -13,3 +13,13 @@ class ReduceLROnPlateau(LRScheduler):
     best: float
     num_bad_epochs: int
     def step(self, metrics: Any, epoch: int | None = ...) -> None: ...  # type: ignore[override]
+
+class LambdaLR(LRScheduler):
+    def __init__(
+        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]], last_epoch: int = ...
+    ) -> None: ...
+
+class MultiplicativeLR(LRScheduler):
+    def __init__(
+        self, optimizer: Optimizer, lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]], last_epoch: int = ...
+    ) -> None: ...

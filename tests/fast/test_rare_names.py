@@ -1,5 +1,7 @@
 """Rare names: quantised tensors, two-in-four sparse matrices, signatures taken apart, NVML, backends of devices."""
 
+import io
+
 import pytest
 
 import wisp
@@ -122,3 +124,21 @@ def test_backends_of_devices():
         config("cpu:gloo,cpu:nccl")
     with pytest.raises(ValueError, match="Invalid device:backend pairing: cpu:x:y"):
         config("cpu:x:y")
+
+
+def test_zeros_without_memory_do_not_leave_as_such():
+    zeros = wisp._efficientzerotensor((3, 2), requires_grad=True)
+    assert zeros._is_zerotensor() and zeros.stride() == (0, 0) and zeros.requires_grad and zeros.tolist() == [[0, 0]] * 3
+    for leave in (zeros.numpy, lambda: wisp.save(zeros, io.BytesIO())):
+        with pytest.raises(RuntimeError, match="ZeroTensor"):
+            leave()
+    assert zeros.numpy(force=True).shape == (3, 2) and type(zeros + 1) is wisp.Tensor
+
+
+def test_hooks_of_a_tensor_are_seen():
+    x = wisp.ones(2, requires_grad=True)
+    assert x._backward_hooks is None and wisp.ones(2)._backward_hooks is None
+    handle = x.register_hook(lambda grad: grad)
+    assert len(x._backward_hooks) == 1
+    handle.remove()
+    assert x._backward_hooks is None

@@ -1,5 +1,7 @@
 """Functions that have no page in PyTorch's reference, and that libraries and its own tests call."""
 
+import functools
+
 import wisp
 
 
@@ -85,8 +87,37 @@ def _from_blob(data, sizes, strides=None, *, dtype=None, device=None):
 
 
 def _efficientzerotensor(size, *more, dtype=None, device=None, requires_grad=False):
-    """Zeros; PyTorch's have no memory."""
-    return wisp.zeros(size, *more, dtype=dtype, device=device, requires_grad=requires_grad)
+    """Zeros that take the memory of one, which NumPy and files refuse, as PyTorch's without memory do."""
+    sizes = (size, *more) if more or isinstance(size, int) else size
+    return _zero_tensor()(wisp.zeros((), dtype=dtype, device=device).expand(sizes)).requires_grad_(requires_grad)
+
+
+@functools.cache
+def _zero_tensor():
+    class ZeroTensor(wisp.Tensor):
+        """Zeros of one memory; whatever is computed with them is a tensor as any other."""
+
+        def __new__(cls, data):
+            return wisp.Tensor._make_subclass(cls, data)
+
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            with wisp.DisableTorchFunctionSubclass():
+                result = func(*args, **(kwargs or {}))
+                return result.as_subclass(wisp.Tensor) if type(result) is cls and result is not args[0] else result
+
+        def numpy(self, *, force=False):
+            if not force:
+                raise RuntimeError("Can't call numpy() on a ZeroTensor, whose elements share one memory. Use numpy(force=True)")
+            return self.as_subclass(wisp.Tensor).clone(memory_format=wisp.contiguous_format).detach().numpy()
+
+        def __reduce_ex__(self, protocol):
+            raise RuntimeError("ZeroTensor is not serializable: clone() it first")
+
+        def _is_zerotensor(self):
+            return True
+
+    return ZeroTensor
 
 
 def _neg_view(input):

@@ -500,6 +500,9 @@ def install():
     methods["_make_wrapper_subclass"] = staticmethod(_make_wrapper_subclass)
     methods["__init_subclass__"] = classmethod(_init_subclass)
     methods["__cuda_array_interface__"] = property(methods["__cuda_array_interface__"])
+    methods["_backward_hooks"] = property(
+        lambda self: (self.requires_grad and self._hooks_dict()) or None, doc="The hooks that were registered, by number, or None."
+    )
     methods["_cdata"] = property(id, doc="What is another number for another tensor.")
     methods["__module__"] = "torch"
     _core._extend_tensor(methods)

@@ -209,6 +209,8 @@ class _Reducer:
                 raise RuntimeError("Cannot serialize nested tensor under skip_data context manager")
             if tensor.is_meta:
                 warnings.warn("Serializing tensors on the meta device under skip_data context manager is a no-op", stacklevel=2)
+        if type(tensor).__name__ == "ZeroTensor":
+            return tensor.__reduce_ex__(self.proto)
         if tensor.is_nested:
             key = "nested", id(tensor)
             if key not in self.storages:  # the same parts for both passes

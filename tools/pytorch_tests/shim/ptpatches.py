@@ -307,7 +307,8 @@ ptshim.AFTER["torch.testing._internal.common_device_type"] = _device_type
 def _internal(module):
     module.IS_FBSOURCE = False
     module.get_file_path = lambda *parts: os.path.join(ptshim.SRC, *parts)
-    module.get_file_path_2 = lambda *parts: os.path.join(*parts)
+    # files beside torch's own are found in the sources, as the package is elsewhere
+    module.get_file_path_2 = lambda home, *parts: os.path.join(ptshim.SRC if parts[:1] == ("torch",) else home, *parts)
     module.get_writable_path = lambda path: path
     module.prepare_multiprocessing_environment = lambda path: None
 

@@ -50,7 +50,9 @@ class Child:
                 if code < 0:
                     self.verdict = f"dies of {signal.Signals(-code).name}"
                 elif code:
-                    self.verdict = "ends: " + self.process.stderr.read().decode(errors="replace")[-2000:]
+                    said = self.process.stderr.read().decode(errors="replace")
+                    at = max(said.find("runtime error:"), said.find("ERROR: AddressSanitizer"))  # a sanitizer's stack is long
+                    self.verdict = "ends: " + (said[max(0, at - 200) : at + 1500] if at >= 0 else said[-2000:])
                 return
             if data:
                 *lines, self.rest = (self.rest + data).split(b"\n")
@@ -92,9 +94,10 @@ def smallest(options, kind, number):
     if wrong is None:
         return None  # only after what came before: the number of the first case and this one tell
     keep, tries, width = list(range(pieces)), 0, max(1, pieces // 2)
-    while width and tries < REPEATS:
+    most = 8 if options.planted else REPEATS
+    while width and tries < most:
         at = 0
-        while at < len(keep) and tries < REPEATS:
+        while at < len(keep) and tries < most:
             fewer = keep[:at] + keep[at + width :]
             tries += 1
             again, _, shorter = alone(options, kind, number, fewer)
@@ -118,8 +121,10 @@ def run(options, kind):
                     child.number = int(rest)
                 elif word == "wrong":
                     failed.append((child.number, rest))
+                    if options.planted:
+                        break
             reached = number if child.number is None else child.number + 1
-            if child.verdict:
+            if child.verdict and not (options.planted and failed):
                 failed.append((number if child.number is None else child.number, child.verdict))
         finally:
             child.end()

@@ -33,7 +33,10 @@ def found(module, name):
 def put(value):
     """A value for torch as one for wisp."""
     if isinstance(value, torch.Tensor):
-        if value.is_floating_point() or value.is_complex():
+        if value.layout == torch.sparse_csr:
+            parts = (value.crow_indices(), value.col_indices(), value.values())
+            return wisp.sparse_csr_tensor(*map(put, parts), size=tuple(value.shape))
+        if value.layout == torch.strided and value._is_zerotensor():
             value = value + 0  # PyTorch's tensors of symbolic zeros have no memory
         copied = wisp.from_numpy(value.detach().resolve_conj().resolve_neg().contiguous().numpy().copy())
         return copied.reshape(tuple(value.shape))

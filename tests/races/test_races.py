@@ -1,6 +1,11 @@
 """Work in several threads at once, for the thread sanitizer (.ci/slow builds with it and runs this file): it reports what two threads do to
 the same memory without order. Without the sanitizer these are ordinary tests of results."""
 
+import pathlib
+import subprocess
+import sys
+
+import pytest
 from in_threads import in_threads
 
 import wisp
@@ -110,3 +115,12 @@ def test_memory_is_passed_between_threads():
                 assert other[0].item() == (i + 1) % 4
 
     in_threads(work)
+
+
+def test_ddp_with_overlapped_buckets():
+    """Each rank runs under the sanitizer, which its environment brings, and ends with an error if it saw a race."""
+    pytest.importorskip("mpi4py")
+    program = pathlib.Path(__file__).with_name("overlapped.py")
+    result = subprocess.run([sys.executable, "-m", "wisp", "launch", "-n", "2", program], capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert all(f"the same in rank {rank}" in result.stdout for rank in range(2))

@@ -56,6 +56,8 @@ def _euclidean_function():
 def _norm_of(difference, p):
     if difference.shape[-1] == 0:
         return difference.sum(-1)
+    if p == 0:  # how many differ; the norm would count a NaN
+        return difference.abs().clamp(max=1).ceil().sum(-1)
     return _vector_norm(difference, p, -1)
 
 

@@ -34,6 +34,12 @@ def isreal(input):
     return _core.ones_like(input, dtype=_core.bool)
 
 
+def _scaled(x, exponent):
+    """x * 2 ** exponent in two steps: one power may be out of range where the product is not."""
+    half = _core.floor(exponent / 2)
+    return x * _core.exp2(half).to(x.dtype) * _core.exp2(exponent - half).to(x.dtype)
+
+
 def frexp(input, *, out=None):
     """Mantissas in [0.5, 1) and exponents of two, so that input = mantissa * 2 ** exponent."""
     if not input.is_floating_point():
@@ -41,10 +47,10 @@ def frexp(input, *, out=None):
     wide = input.detach().double()
     safe = _core.where(_core.isfinite(wide) & (wide != 0), wide.abs(), 1.0)
     exponent = _core.floor(_core.log2(safe)) + 1
-    mantissa = safe * _core.exp2(-exponent)
+    mantissa = _scaled(safe, -exponent)
     exponent = _core.where(mantissa >= 1, exponent + 1, _core.where(mantissa < 0.5, exponent - 1, exponent))
     exponent = _core.where(_core.isfinite(wide) & (wide != 0), exponent, 0.0)
-    mantissa = _core._whole("FrexpBackward0", lambda x: x * _core.exp2(-exponent).to(x.dtype), input)
+    mantissa = _core._whole("FrexpBackward0", lambda x: _scaled(x, -exponent), input)
     result = _Frexp((mantissa, exponent.to(_core.int32)))
     if out is not None:
         for target, value in zip(out, result):

@@ -387,3 +387,11 @@ def test_layers_of_one_value_and_without_eps():
     for options in ({"acc_policy": "unknown"}, {"chunking_method": "aspect_ratio:0"}):
         with pytest.raises(ValueError):
             nn.LinearCrossEntropyOptions(**options)
+
+
+def test_the_note_of_an_error_prints_no_tensors(monkeypatch):
+    """A module that holds one is named: its text may take longer than the call did."""
+    monkeypatch.setattr(wisp.Tensor, "__repr__", lambda self: pytest.fail("a tensor was printed"))
+    with pytest.raises(TypeError) as info:
+        nn.ReflectionPad1d(wisp.ones(1).expand(1000))(wisp.ones(2, 3))
+    assert getattr(info.value, "__notes__", [str(info.value)])[-1].endswith("in module ReflectionPad1d")

@@ -45,6 +45,18 @@ def _addindent(text, spaces):
     return "\n".join([first, *(" " * spaces + line for line in rest)])
 
 
+def _short(module):
+    """A module in a line; by its name alone if it holds tensors, whose text can take longer than the call did."""
+
+    def long(value):
+        if isinstance(value, (tuple, list)):
+            return len(value) > 99 or any(map(long, value))
+        return isinstance(value, wisp.Tensor)
+
+    own = [value for name, value in vars(module).items() if name not in module._parameters and name not in module._buffers]
+    return type(module).__name__ if any(map(long, own)) else repr(module)
+
+
 def _note_module(error, module):
     """Tell in a note of the exception which module raised it, by its path from the outermost module called.
 
@@ -52,7 +64,7 @@ def _note_module(error, module):
     """
     inner, path, note = getattr(error, "_wisp_module", (None, "", None))
     if inner is None:
-        text = type(module).__name__ if module._modules else repr(module)
+        text = type(module).__name__ if module._modules else _short(module)
         error._wisp_module = module, "", text
     else:
         name = next((name for name, found in module.named_modules() if found is inner), None)

@@ -8,6 +8,7 @@ import typing
 import wisp
 from wisp import _reference, overrides
 from wisp._ops import OpOverload, OpOverloadPacket, ops
+from wisp.autograd import function as _function
 
 __all__ = """
     CustomOpDef Library custom_op define fallthrough_kernel get_ctx get_kernel impl impl_abstract infer_schema opcheck
@@ -105,6 +106,11 @@ class CustomOpDef:
         if overrides._local.modes and overrides.has_torch_function(()):
             return overrides.handle_torch_function(self._opoverload, (), *args, **kwargs)
         tensors = [a for a in _leaves((args, kwargs)) if isinstance(a, wisp.Tensor)]
+        if any(type(t) is _function._BatchedTensor for t in tensors):
+            from wisp.func._batching import apply_operator
+
+            bound = self._bound(args, kwargs)
+            return apply_operator(self, (*bound.args, *bound.kwargs.values()))
         kind = tensors[0].device.type if tensors else "cpu"
         if kind in self._autocast and wisp.is_autocast_enabled(kind):
             dtype = self._autocast[kind]
@@ -168,7 +174,7 @@ class CustomOpDef:
         self._backward, self._setup = backward, setup_context
 
     def register_vmap(self, func=None, /):
-        """Remember the rule for `torch.vmap`; without it the operator is called for one sample after another."""
+        """Set the rule for `torch.vmap`, `func(info, in_dims, *args) -> (output, out_dims)`; without one samples are taken one by one."""
 
         def register(function):
             self._vmap = function

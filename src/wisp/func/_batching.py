@@ -469,12 +469,27 @@ def apply_function(cls, args, kwargs):
                 "staticmethod or set generate_vmap_rule=True."
             )
         return _loop(lambda *values: cls.apply(*values, **kwargs), args, level)
+    return _by_rule(f"the vmap staticmethod of {cls.__name__}", cls.vmap, args, level)
+
+
+def apply_operator(operator, args):
+    """A program's operator (wisp.library) inside of vmap: by the rule that was registered, or one sample after another."""
+    found = []
+    _batched_in(list(args), found)
+    level = levels()[max(t._level for t in found) - 1]
+    if operator._vmap is None:
+        return _loop(operator, args, level)
+    return _by_rule(f"the vmap rule of {operator._qualname}", operator._vmap, args, level)
+
+
+def _by_rule(name, rule, args, level):
+    """The results of `rule(info, in_dims, *args)`, which works on the whole batch."""
     in_dims = tree_map(lambda a: 0 if is_batched(a, level.number) else None, tuple(args))
     values = tree_map(lambda a: a._physical if is_batched(a, level.number) else a, tuple(args))
     info = SimpleNamespace(batch_size=level.size, randomness=level.randomness)
-    returned = cls.vmap(info, in_dims, *values)
+    returned = rule(info, in_dims, *values)
     if not isinstance(returned, tuple) or len(returned) != 2:
-        raise RuntimeError(f"Expected the vmap staticmethod of {cls.__name__} to have two returns: the output and out_dims, got {returned}")
+        raise RuntimeError(f"Expected {name} to have two returns: the output and out_dims, got {returned}")
     result, out_dims = returned
 
     def put(part, dim):
@@ -484,7 +499,7 @@ def apply_function(cls, args, kwargs):
     told = isinstance(out_dims, (tuple, list))
     if told and (single or len(out_dims) != len(result) or isinstance(result, list) != isinstance(out_dims, list)):
         raise RuntimeError(
-            f"The vmap staticmethod of {cls.__name__} returned an incompatible (output, out_dims) pair: out_dims {out_dims} for "
+            f"{name[0].upper()}{name[1:]} returned an incompatible (output, out_dims) pair: out_dims {out_dims} for "
             f"{'one tensor' if single else f'{len(result)} outputs'}"
         )
     if single:

@@ -288,3 +288,23 @@ def test_the_cpu_as_a_device():
     assert wisp.cpu.is_available() and wisp.cpu.is_initialized() and wisp.cpu.device_count() == 1
     wisp.cpu.set_device(wisp.device("cpu"))
     wisp.cpu.synchronize()
+
+
+def test_operators_inside_of_vmap():
+    calls = []
+
+    @wisp.library.custom_op("mapped::cube", mutates_args=())
+    def cube(x: wisp.Tensor) -> wisp.Tensor:
+        calls.append(tuple(x.shape))
+        return wisp.tensor(x.numpy() ** 3)
+
+    cube.register_autograd(lambda ctx, grad: grad * 3 * ctx.x**2, setup_context=lambda ctx, inputs, output: setattr(ctx, "x", inputs[0]))
+    x = wisp.randn(4, 3)
+    assert wisp.allclose(wisp.vmap(cube)(x), x**3) and calls == [(3,)] * 4  # no rule: one sample after another
+    calls.clear()
+    cube.register_vmap(lambda info, in_dims, x: (cube(x), in_dims[0]))
+    assert wisp.allclose(wisp.vmap(wisp.ops.mapped.cube, in_dims=1)(x), x.T**3) and len(calls) == 1
+    assert wisp.allclose(wisp.vmap(wisp.func.grad(lambda x: cube(x).sum()))(x), 3 * x**2)
+    cube.register_vmap(lambda info, in_dims, x: cube(x))
+    with pytest.raises(RuntimeError, match="the vmap rule of mapped::cube to have two returns"):
+        wisp.vmap(cube)(x)

@@ -165,8 +165,7 @@ void retain_grads(Node& node, Small<Tensor, 1>& grads) {
     if (node.variable) {
         if (TensorExtra* e = node.variable->extra; e && e->hooks && grads[0]) run_tensor_hooks(e->hooks, grads[0], node);
     } else if (node.hooks) {
-        for (auto& h : node.hooks->tensor_hooks)
-            if (grads[h.output]) run_tensor_hooks(h.hooks, grads[h.output], node);
+        for (auto& h : node.hooks->tensor_hooks) run_tensor_hooks(h.hooks, grads[h.output], node);  // with None where none arrived
     }
     if (node.hooks && !node.hooks->retain_grad.empty()) retain_grads(node, grads);
 }
@@ -672,6 +671,7 @@ bool will_execute(Node& node) {
     return state && (!current->selective || state->needed);
 }
 
+bool run_is_selective() { return current && current->selective; }
 bool captures_leaf(const Node& node) { return current && current->selective && !current->accumulate && node.variable; }
 
 }  // namespace wisp

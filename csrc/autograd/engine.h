@@ -37,6 +37,7 @@ bool function_jvp(Node& node, const TensorList& tangents, std::span<const Tensor
 bool saved_hooks_active();
 void push_saved_hooks(PyObject* pack, PyObject* unpack);
 void pop_saved_hooks();
+bool run_is_selective();  // this thread's innermost run is for some inputs: autograd.grad, or backward(inputs=)
 void register_saved_hooks(Saved& saved, PyObject* pack, PyObject* unpack);
 void set_saved_hooks_disabled(std::string message);  // empty: allowed again
 void pack_saved(Saved& s);

@@ -132,7 +132,7 @@ Tensor call_unpack_hook(Saved& s, Node& node, bool with_history) {
     if (!is_tensor(result.p))
         throw TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type ", Py_TYPE(result.p)->tp_name);
     Tensor t = Tensor::borrow(as_tensor_object(result.p));
-    if (!with_history) return t;
+    if (!with_history || (s.output < 0 && !(s.tensor && s.tensor.in_graph()) && !t.in_graph())) return t;
     Tensor r = alias(t);
     if (s.output >= 0) set_history(r, &node, uint32_t(s.output));
     else if (s.tensor && s.tensor->requires_grad) {
@@ -145,9 +145,13 @@ Tensor call_unpack_hook(Saved& s, Node& node, bool with_history) {
 
 void run_tensor_hooks(PyObject* hooks, Tensor& grad, const Node& node) {
     for_each_hook(hooks, [&](PyObject* hook) {
-        OwnedRef result(PyObject_CallOneArg(hook, grad.object()));
+        OwnedRef result(PyObject_CallOneArg(hook, grad ? grad.object() : Py_None));
         if (result.p == Py_None) return;
         Tensor replaced = expect_tensor(result.p, "a tensor hook");
+        if (!grad) {
+            grad = replaced;
+            return;
+        }
         if (!(replaced.sizes() == grad.sizes()))
             throw RuntimeError("hook has changed the size of value: it returned ", replaced.sizes(), " for a gradient of shape ",
                                grad.sizes(), " (", node.name, ")");

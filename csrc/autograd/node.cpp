@@ -28,11 +28,13 @@ Node* free_list[free_limit];
 int free_count = 0;
 }  // namespace
 
-// The operator that a node is of, as messages name it: "Add" for "AddBackward0".
+// The operator that a node is of, as messages name it: "Add" for "AddBackward0", "Sum1" for "SumBackward1".
 static std::string forward_name(const char* node) {
     const std::string name = node;
     const size_t end = name.rfind("Backward");
-    return end == std::string::npos || end == 0 ? name : name.substr(0, end);
+    if (end == std::string::npos || end == 0) return name;
+    const std::string number = name.substr(end + 8);
+    return name.substr(0, end) + (number == "0" || number == "s" ? "" : number);
 }
 
 GradState grad_state() { return grad_mode; }

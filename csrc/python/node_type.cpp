@@ -350,6 +350,7 @@ const Operators operators = {
          return will_execute(as_node(node));
      },
      function},
+    {"_run_is_selective()", []() { return run_is_selective(); }, function},
     {"_run_captures_leaf(any node)", [](PyObject* node) { return captures_leaf(as_node(node)); }, function},
     {"_enter_dual_level()", enter_dual_level, function | shape_only},
     {"_exit_dual_level(int level)", exit_dual_level, function | shape_only},

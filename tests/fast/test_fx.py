@@ -304,3 +304,26 @@ def test_asserts_and_operators_by_name_are_steps():
         traced(3, 1)
     named = fx.symbolic_trace(lambda x: wisp.ops.aten.add.Tensor(x, x))
     assert [str(node.target) for node in named.graph.nodes] == ["x", "aten.add.Tensor", "output"]
+
+
+def test_shapes_as_types():
+    from wisp.fx.experimental.graph_gradual_typechecker import GraphTypeChecker
+    from wisp.fx.tensor_type import Dyn, TensorType
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.pool, self.fc = nn.Conv2d(3, 6, 5), nn.MaxPool2d(2, 2), nn.Linear(6 * 14 * 14, 10)
+
+        def forward(self, x: TensorType((Dyn, 3, 32, 32))):
+            return self.fc(wisp.flatten(self.pool(wisp.relu(self.conv(x))), 1))
+
+    traced = fx.symbolic_trace(Net())
+    assert GraphTypeChecker({}, traced).type_check()
+    assert traced.graph.output_node().type == TensorType((Dyn, 10))
+    assert traced(wisp.ones(2, 3, 32, 32)).shape == (2, 10)
+    for wrong in (lambda x: wisp.reshape(x, [2, -1]), lambda x: wisp.transpose(x, 0, 4)):
+        graph = fx.symbolic_trace(wrong)
+        next(iter(graph.graph.nodes)).type = TensorType((3, 5))
+        with pytest.raises(TypeError):
+            GraphTypeChecker({}, graph).type_check()

@@ -52,7 +52,7 @@ INNER = {
     ),
     "_functorch.functional_call": ("Inner path of `torch.func`.", same("functional_call stack_module_state", From("wisp.func"))),
     "_functorch.config": ("Settings of a compiler.", {}),
-    "_C._functions": ("Functions for tests of the graph.", same("DelayedError UndefinedGrad", From("wisp.autograd._inner"))),
+    "_C._functions": ("Functions for tests of the graph.", same("AccumulateGrad DelayedError UndefinedGrad", From("wisp.autograd._inner"))),
     "_C._autograd": (
         "Inner names of autograd.",
         {

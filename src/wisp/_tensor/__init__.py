@@ -366,7 +366,8 @@ def __cuda_array_interface__(self):
 
 
 def _dir(self):
-    return sorted(set(dir(type(self))) | set(self.__dict__))
+    names = set(dir(type(self))) | set(self.__dict__)
+    return sorted(names if self.is_cuda else names - {"__cuda_array_interface__"})
 
 
 def __reversed__(self):

@@ -45,9 +45,20 @@ def __getattr__(name):
         return wisp
     if name == "kineto_available":
         return importlib.import_module("wisp.profiler").kineto_available
+    if name == "SavedTensor":
+        return importlib.import_module("wisp.autograd._inner").SavedTensor
     if name in ("forward_ad", "functional", "profiler"):
         return importlib.import_module("wisp.autograd." + name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _calculate_shape(output, grad, is_grads_batched):
+    """The shapes of an output and its gradient, for messages; of nested tensors those of their parts."""
+    if output.is_nested or grad.is_nested:
+        if is_grads_batched:
+            raise RuntimeError("Batched grads are not supported with Nested Tensor.")
+        return tuple(wisp.tensor([list(part.shape) for part in t.unbind()]) if t.is_nested else t.shape for t in (output, grad))
+    return output.shape, grad.shape if not is_grads_batched else grad.shape[1:]
 
 
 def _listed(value):

@@ -2,6 +2,7 @@
 
 import wisp
 from wisp import _core, _reference
+from wisp.autograd import function as _function
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -20,6 +21,11 @@ def _construct_standard_basis_for(tensors, tensor_numels):
 def _as_tuple(value, what, function):
     """-> (was it a tuple, the tuple)."""
     values = value if isinstance(value, tuple) else (value,)
+    if what == "inputs" and (_function.transforms_active() or any(type(item) is _function._BatchedTensor for item in values)):
+        raise RuntimeError(
+            f"torch.autograd.functional.{function} was called inside of a function that torch.func transforms (vmap, grad, ...), which is "
+            "not supported. Use torch.func.jacrev, jacfwd, vjp, jvp or hessian there."
+        )
     for i, item in enumerate(values):
         if not isinstance(item, wisp.Tensor):
             raise TypeError(

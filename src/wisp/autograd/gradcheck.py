@@ -182,8 +182,8 @@ def gradcheck(
 
     Otherwise a GradcheckError, or False without `raise_exception`. `nondet_tol` bounds the difference of two backward
     passes; `check_undefined_grad` checks that backward copes with outputs that get no gradient; `check_forward_ad` checks
-    forward mode, too, and `check_backward_ad=False` leaves backward alone. `fast_mode` compares products with random vectors
-    first, and whole Jacobians only where these disagree.
+    forward mode, too (`check_batched_forward_grad`: under vmap), and `check_backward_ad=False` leaves backward alone. `fast_mode`
+    compares products with random vectors first, and whole Jacobians only where these disagree.
     """
     try:
         if not check_backward_ad and not check_forward_ad:
@@ -193,6 +193,8 @@ def gradcheck(
             _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, fast_mode)
         if check_forward_ad:
             _check_forward(func, inputs, eps, atol, rtol)
+            if check_batched_forward_grad:
+                _check_batched_forward(func, inputs)
         return True
     except GradcheckError:
         if raise_exception:
@@ -300,6 +302,33 @@ def _check_forward(func, inputs, eps, atol, rtol):
                 )
 
 
+def _check_batched_forward(func, inputs):
+    """Tangents of a batch by vmap must be those of one after another."""
+    for j, x in enumerate(_differentiable(inputs)):
+        place = next(i for i, value in enumerate(inputs) if value is x)
+
+        def product(direction, x=x, place=place):
+            with forward_ad.dual_level():
+                dual = forward_ad.make_dual(x.detach(), direction)
+                outputs = _outputs(func, (*inputs[:place], dual, *inputs[place + 1 :]))
+                tangents = (forward_ad.unpack_dual(y).tangent for y in outputs)
+                return [wisp.zeros_like(y) if tangent is None else tangent for y, tangent in zip(outputs, tangents)]
+
+        directions = wisp.stack([wisp.rand_like(x, requires_grad=False), wisp.rand_like(x, requires_grad=False)])
+        try:
+            batched = wisp.func.vmap(product)(directions)
+        except RuntimeError as error:
+            raise GradcheckError(
+                f"While computing batched gradients, got: {error}\n\ngradcheck failed while testing batched forward gradients"
+            ) from error
+        for i, (together, *apart) in enumerate(zip(batched, *map(product, directions))):
+            if not wisp.allclose(together, wisp.stack(apart)):
+                raise GradcheckError(
+                    f"gradcheck failed while testing batched forward gradients of output {i} with respect to input {j}:\n"
+                    f"vmap: {together}\none by one: {wisp.stack(apart)}"
+                )
+
+
 def _check_constant(func, inputs, tested, eps):
     """Outputs without a gradient must not depend on the inputs."""
     for x in tested:
@@ -311,15 +340,28 @@ def _check_constant(func, inputs, tested, eps):
 
 
 def _check_undefined(func, inputs, tested):
-    """Backward of one output alone must work: the others' gradients are undefined."""
-    outputs = [y for y in _outputs(func, inputs) if y.requires_grad]
-    for i, y in enumerate(outputs if len(outputs) > 1 else ()):
-        try:
+    """Backward must work where outputs get no gradient: all but one, or all of them."""
+    from wisp.autograd._inner import UndefinedGrad
+
+    outputs = [y for y in _outputs(func, inputs) if y.requires_grad and y.layout is wisp.strided]
+    try:
+        for i, y in enumerate(outputs if len(outputs) > 1 else ()):
+            what = f"only output {i} had one"
             wisp.autograd.grad(y, tested, wisp.zeros_like(y), retain_graph=True, allow_unused=True)
-        except RuntimeError as error:
-            raise GradcheckError(
-                f"Expected backward function to handle undefined output grads: only output {i} had one ({error})"
-            ) from error
+        what = "no output had one"
+        for y in outputs:
+            for grad in wisp.autograd.grad(UndefinedGrad()(y), tested, wisp.ones_like(y), retain_graph=True, allow_unused=True):
+                if grad is not None and (grad != 0).any():
+                    raise GradcheckError("Expected all input grads to be undefined or zero when all output grads are undefined or zero.")
+    except GradcheckError:
+        raise
+    except RuntimeError as error:
+        warnings.warn(
+            "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may break existing "
+            "callers of this function. If this is true for you, call this function with check_undefined_grad=False",
+            stacklevel=2,
+        )
+        raise GradcheckError(f"Expected backward function to handle undefined output grads: {what} ({error})") from error
 
 
 def gradgradcheck(

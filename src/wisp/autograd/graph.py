@@ -48,9 +48,8 @@ def increment_version(tensor):
 _active = threading.local()  # .depth: how many contexts of hooks this thread is in
 
 
-class saved_tensors_hooks:
-    """Inside, `pack_hook(tensor)` decides what is kept of each tensor saved for backward, and `unpack_hook` brings it
-    back when it is needed."""
+class _Hooks:
+    """A context with hooks on saved tensors, for this package's own: in transforms of `wisp.func`, too."""
 
     def __init__(self, pack_hook, unpack_hook):
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
@@ -62,6 +61,32 @@ class saved_tensors_hooks:
     def __exit__(self, *_):
         _active.depth -= 1
         _core._pop_saved_tensors_hooks()
+
+
+class saved_tensors_hooks(_Hooks):
+    """Inside, `pack_hook(tensor)` decides what is kept of each tensor saved for backward, and `unpack_hook` brings it
+    back when it is needed."""
+
+    def __enter__(self):
+        if recording_transforms():
+            raise RuntimeError(_IN_TRANSFORMS)
+        super().__enter__()
+        _active.public = getattr(_active, "public", 0) + 1
+
+    def __exit__(self, *details):
+        _active.public -= 1
+        super().__exit__(*details)
+
+
+_IN_TRANSFORMS = "torch.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks: a hook would see tensors of the transform."
+
+
+def recording_transforms(change=0):
+    """How many transforms that record are under way in this thread; one that begins (1) or ends (-1) says so."""
+    if change > 0 and getattr(_active, "public", 0):
+        raise RuntimeError(_IN_TRANSFORMS)
+    _active.transforms = getattr(_active, "transforms", 0) + change
+    return _active.transforms
 
 
 class save_on_cpu(saved_tensors_hooks):

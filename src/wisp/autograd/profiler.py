@@ -1,5 +1,7 @@
 """The profiler under its older name: `autograd.profiler.profile`. See `wisp.profiler`."""
 
+import copy
+
 import wisp
 from wisp import _reference
 from wisp import profiler as _profiler
@@ -48,7 +50,12 @@ class profile(_profiler.profile):
 
     @property
     def function_events(self):
-        return self._events
+        """The events, operators under the names that PyTorch gives them: "aten::mul"."""
+        named = [copy.copy(event) for event in self._events]
+        for event in named:
+            if event.kind == "op":
+                event.name = f"aten::{event.name}"
+        return type(self._events)(named, self._events.profile_memory)
 
     def table(self, *args, **kwargs):
         """The events as a table."""

@@ -7,6 +7,7 @@ tensor(-0.8415)
 
 from wisp import _reference
 from wisp.func import _batching_rules  # noqa: F401
+from wisp.func._batching import BatchedTensor as _BatchedTensor
 from wisp.func._derivatives import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp
 from wisp.func._modules import functional_call, replace_all_batch_norm_modules_, stack_module_state
 from wisp.func._rearrange import rearrange
@@ -44,12 +45,16 @@ def functionalize(func, *, remove="mutations"):
 
 
 def debug_unwrap(tensor, *, recurse=True):
-    """The tensor itself: inside a transform tensors are not wrapped here.
+    """The tensor that holds all samples, of one inside of vmap: of all levels, or with `recurse=False` of the innermost.
 
     >>> import wisp
     >>> wisp.func.debug_unwrap(wisp.ones(2))
     tensor([1., 1.])
     """
+    while isinstance(tensor, _BatchedTensor):
+        tensor = tensor._physical
+        if not recurse:
+            break
     return tensor
 
 

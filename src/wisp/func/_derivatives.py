@@ -15,6 +15,7 @@ from wisp._tensor.dispatch import is_shell
 from wisp.autograd import forward_ad
 from wisp.autograd import grad as _autograd_grad
 from wisp.autograd.function import transform
+from wisp.autograd.graph import recording_transforms
 from wisp.func import _batching
 from wisp.func._vmap import vmap
 from wisp.utils._pytree import tree_flatten, tree_map, tree_unflatten
@@ -26,6 +27,7 @@ class _Level:
     """One transform that is running; `inside` says whether another one is around it."""
 
     def __enter__(self):
+        recording_transforms(1)
         self.outer_mode = wisp.is_grad_enabled()
         _state.depth = getattr(_state, "depth", 0) + 1
         self.inside = _state.depth > 1
@@ -39,6 +41,7 @@ class _Level:
 
     def __exit__(self, *error):
         _state.depth -= 1
+        recording_transforms(-1)
         self.transform.__exit__(*error)
         self.enable.__exit__(*error)
         self.normal.__exit__(*error)

@@ -3,11 +3,12 @@
 import contextlib
 import enum
 import warnings
+import weakref
 
 import wisp
 from wisp import _reference
 from wisp.autograd import Function
-from wisp.autograd.graph import saved_tensors_hooks
+from wisp.autograd.graph import _Hooks as saved_tensors_hooks
 from wisp.overrides import TorchFunctionMode
 from wisp.utils._pytree import tree_leaves, tree_map
 
@@ -44,7 +45,7 @@ def set_checkpoint_early_stop(enable):
 
 @contextlib.contextmanager
 def set_checkpoint_debug_enabled(enabled):
-    """Accepted for PyTorch's sake; errors name the tensors that differ anyway."""
+    """Whether errors of checkpoints tell the operators of both runs, whatever their `debug` says."""
     global _debug
     before, _debug = _debug, enabled
     try:
@@ -65,6 +66,17 @@ class GraphExecGroup:
 
     def __exit__(self, *details):
         GraphExecGroup._current = None
+
+
+class _Names(TorchFunctionMode):
+    """Notes the functions that are called, for the message of an error."""
+
+    def __init__(self):
+        self.names = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.names.append(getattr(func, "__name__", str(func)))
+        return func(*args, **(kwargs or {}))
 
 
 class _RandomState:
@@ -125,13 +137,15 @@ class _Recorded:
 class _Run:
     """One call of a checkpointed function: knows how to repeat it and hand out what it saves."""
 
-    def __init__(self, function, args, kwargs, preserve, recompute_context, check, early_stop):
+    def __init__(self, function, args, kwargs, preserve, recompute_context, check, early_stop, debug):
+        self.names = (_Names(), _Names()) if (debug if _debug is None else _debug) else (contextlib.nullcontext(),) * 2
         self.function, self.args, self.kwargs = function, args, kwargs
         self.random, self.autocast = _RandomState(preserve, args), _Autocast()
         self.recompute_context, self.check = recompute_context, check
         self.early_stop = early_stop if _early_stop is None else _early_stop
         self.count, self.finished = 0, False  # tensors saved the first time, and whether that run is over
         self.values = None  # tensors saved the second time
+        self.last = None  # the number of the tensor that was handed out last, and the tensor, held weakly
         self.task, self.taken = None, {}  # the backward pass that they were computed for, and which has had each
 
     def pack(self, tensor):
@@ -139,6 +153,19 @@ class _Run:
         return _Recorded(self, self.count - 1, tensor)
 
     def unpack(self, recorded):
+        """The tensor; where operators are noted, an error tells them."""
+        try:
+            return self.found(recorded)
+        except CheckpointError as error:
+            if not isinstance(self.names[0], _Names):
+                raise
+            first, second = (", ".join(names.names) for names in self.names)
+            raise CheckpointError(
+                "You are seeing this error because you passed `debug=True` to checkpoint and tensors saved during the original "
+                f"forward and recomputation do not match.\nThe forward called: {first}\nThe recomputation called: {second}\n{error}"
+            ) from error
+
+    def found(self, recorded):
         run = wisp._core._current_graph_task_id()
         task = GraphExecGroup._current or run
         if self.task == task is GraphExecGroup._current and self.taken.get(recorded.number, run) != run:
@@ -146,6 +173,10 @@ class _Run:
                 "torch.utils.checkpoint: Performing two backward calls that overlap (i.e. require the same saved activation in order "
                 "to compute gradients) is not allowed while under the same GraphExecGroup."
             )
+        if self.task == task and self.last is not None and self.last[0] == recorded.number:  # a node may ask twice in turn
+            value = self.last[1]()
+            if value is not None:
+                return value
         if self.values is None or self.task != task or recorded.number not in self.values:
             self.compute()
             self.task, self.taken = task, {}
@@ -156,7 +187,7 @@ class _Run:
                 f"Number of tensors saved during recomputation: {len(self.values)}."
             )
         value = self.values.pop(recorded.number)
-        self.taken[recorded.number] = run
+        self.taken[recorded.number], self.last = run, (recorded.number, weakref.ref(value))
         if self.check and _describe(value) != recorded.description:
             raise CheckpointError(
                 "checkpoint: Recomputed values for the following tensors have different metadata "
@@ -187,6 +218,7 @@ class _Run:
             self.random.restored(),
             self.autocast.restored(),
             self.recompute_context,
+            self.names[1],
             wisp.enable_grad(),
             saved_tensors_hooks(keep, inner.__getitem__),
         ):
@@ -198,16 +230,16 @@ class _Run:
                 inner.clear()
 
 
-def _checkpoint_by_hooks(function, preserve, context_fn, check, early_stop, args, kwargs):
+def _checkpoint_by_hooks(function, preserve, context_fn, check, early_stop, debug, args, kwargs):
     forward_context, recompute_context = context_fn()
     if not wisp.is_grad_enabled():
         with forward_context:
             return function(*args, **kwargs)
-    run = _Run(function, args, kwargs, preserve, recompute_context, check, early_stop)
+    run = _Run(function, args, kwargs, preserve, recompute_context, check, early_stop, debug)
     for context in (forward_context, recompute_context):
         if isinstance(context, _SelectiveMode):
             context.run = run
-    with forward_context, saved_tensors_hooks(run.pack, lambda recorded: recorded.run.unpack(recorded)):
+    with forward_context, run.names[0], saved_tensors_hooks(run.pack, lambda recorded: recorded.run.unpack(recorded)):
         result = function(*args, **kwargs)
         run.finished = True
         return result
@@ -247,10 +279,14 @@ _OTHER_NAMES = {
 SAC_IGNORED_OPS = set()  # operators that no policy is asked about
 
 
-def _overloads(function):
+def _overloads(function, args, kwargs):
     """What a policy may call this operator: `torch.ops.aten.mm.default` and the like."""
     name = function.__name__.strip("_")
-    return [getattr(wisp.ops.aten, other).default for other in (name, *_OTHER_NAMES.get(name, ()))]
+    try:
+        own = wisp._ops.overload_of(function, args, {key: value for key, value in kwargs.items() if key != "out"})[0]
+    except (AttributeError, IndexError, TypeError):
+        own = getattr(wisp.ops.aten, name).default
+    return [own, *(getattr(wisp.ops.aten, other).default for other in _OTHER_NAMES.get(name, ()))]
 
 
 def _layout(tensor):
@@ -258,27 +294,29 @@ def _layout(tensor):
 
 
 class _SelectiveMode(TorchFunctionMode):
-    """Keeps results in the first run (`_Keeping`) and hands them out in the second (`_HandingOut`)."""
+    """Keeps results in the first run (`_Keeping`) and hands them out in the second (`_HandingOut`).
 
-    def __init__(self, policy, kept):
-        self.policy, self.kept, self.run = policy, kept, None
+    `kept` has for each operator what became of its calls, in order: None where it is computed again.
+    """
 
-    def _saves(self, function, args, kwargs, is_recompute):
-        name = function.__name__
-        if name.endswith("_") or function in SAC_IGNORED_OPS:  # what changes its argument cannot be left out
-            return False
-        context = SelectiveCheckpointContext(is_recompute=is_recompute)
-        for overload in _overloads(function):
-            decision = self.policy(context, overload, *args, **kwargs)
-            if decision in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE) or decision is True:
-                return True
-        return False
+    def __init__(self, policy, kept, may_change):
+        self.policy, self.kept, self.may_change, self.run = policy, kept, may_change, None
+
+    @staticmethod
+    def _unseen(function):  # what changes its argument cannot be left out
+        return function.__name__.endswith("_") or function in SAC_IGNORED_OPS
 
 
 class _Keeping(_SelectiveMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if self.run is None or not self._saves(func, args, kwargs, False):
+        if self.run is None or self._unseen(func):
+            return func(*args, **kwargs)
+        context = SelectiveCheckpointContext(is_recompute=False)
+        decisions = (self.policy(context, overload, *args, **kwargs) for overload in _overloads(func, args, kwargs))
+        calls = self.kept.setdefault(func.__name__, [])
+        if not any(made in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE) or made is True for made in decisions):
+            calls.append(None)
             return func(*args, **kwargs)
         packed = []
 
@@ -305,27 +343,66 @@ class _Keeping(_SelectiveMode):
                 None,
             )
             sources.append(found or ("kept", tensor))
-        self.kept.setdefault(func.__name__, []).append((tree_map(_detached, result), sources, None if wisp.equal(before, after) else after))
+        random = None if wisp.equal(before, after) else after
+        calls.append((tree_map(_detached, result), [value._version for value in results], sources, random))
         return result
 
 
+class _Taken(int):
+    """In the place of a result that was handed out: the number of the backward pass."""
+
+
 class _HandingOut(_SelectiveMode):
+    def __enter__(self):
+        self.numbers = {}
+        return super().__enter__()
+
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if not self._saves(func, args, kwargs, True) or not self.kept.get(func.__name__):
+        if self._unseen(func):
             return func(*args, **kwargs)
-        result, sources, random = self.kept[func.__name__].pop(0)
+        name = func.__name__
+        number = self.numbers[name] = self.numbers.get(name, -1) + 1
+        calls = self.kept.get(name, ())
+        if number >= len(calls):
+            raise RuntimeError(
+                f"checkpoint: {name} was called while the function was computed again, invocation index {number} not found in storage: "
+                f"the first run called it {len(calls)} times. The function must do the same both times."
+            )
+        entry = calls[number]
+        if entry is None:
+            return func(*args, **kwargs)
+        run = wisp._core._current_graph_task_id()
+        if isinstance(entry, _Taken) and entry == run:  # a node asks twice in one pass
+            return func(*args, **kwargs)
+        if isinstance(entry, _Taken):
+            raise RuntimeError(
+                "Trying to backward an extra time. You are only allowed to backward once on any region computed under selective "
+                "activation checkpoint, whose kept results are freed by the first pass."
+            )
+        result, versions, sources, random = entry
+        calls[number] = _Taken(run)
         if random is not None:  # later operators draw what they drew the first time
             wisp.set_rng_state(random)
         inputs = [value for value in tree_leaves((args, list(kwargs.values()))) if isinstance(value, wisp.Tensor)]
         results = [value for value in tree_leaves(result) if isinstance(value, wisp.Tensor)]
+        if not self.may_change and versions != [value._version for value in results]:
+            raise RuntimeError(
+                f"checkpoint: a tensor that {name} returned and that was kept has been mutated since. Do not change it in place, let it be "
+                "computed again, or pass allow_cache_entry_mutation=True if the change does not matter."
+            )
         for kind, place in sources:
             self.run.keep(place if kind == "kept" else (inputs if kind == "input" else results)[place])
-        tracked = any(value.requires_grad for value in inputs)
-        return tree_map(
-            lambda value: value.requires_grad_() if tracked and isinstance(value, wisp.Tensor) and value.is_floating_point() else value,
-            result,
-        )
+        if not any(value.requires_grad for value in inputs):
+            return result
+
+        def tracked(value):
+            if not isinstance(value, wisp.Tensor) or not (value.is_floating_point() or value.is_complex()):
+                return value
+            value.requires_grad_()
+            return value.clone() if self.may_change else value  # a leaf cannot be changed in place
+
+        return tree_map(tracked, result)
 
 
 def _detached(value):
@@ -350,9 +427,11 @@ def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mu
     if isinstance(policy_fn_or_list, list):
         for operator in policy_fn_or_list:
             if not isinstance(operator, wisp._ops.OpOverload):
+                packet = isinstance(operator, wisp._ops.OpOverloadPacket)
                 raise ValueError(
-                    f"Expected op in `op_list` to be an OpOverload, but got {operator!r} of type {type(operator)}; write "
-                    "torch.ops.aten.mm.default rather than torch.mm"
+                    f"Expected op in `op_list` to be an OpOverload, but got {operator!r} of type {type(operator)}; "
+                    + ("update the OpOverloadPacket to a specific OpOverload: " if packet else "")
+                    + "write torch.ops.aten.mm.default rather than torch.mm or torch.ops.aten.mm"
                 )
 
         def policy(context, operator, *args, **kwargs):
@@ -362,7 +441,7 @@ def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mu
     else:
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
     kept = {}
-    return _Keeping(policy, kept), _HandingOut(policy, kept)
+    return _Keeping(policy, kept, allow_cache_entry_mutation), _HandingOut(policy, kept, allow_cache_entry_mutation)
 
 
 class DefaultDeviceType:
@@ -398,6 +477,11 @@ class CheckpointFunction(Function):
 
     @staticmethod
     def backward(ctx, *grads):
+        if wisp._core._run_is_selective():
+            raise RuntimeError(
+                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
+                ".backward(): the function's parameters would get gradients that nobody asked for. Pass use_reentrant=False."
+            )
         args = list(ctx.args)
         for i, tensor in zip(ctx.places, ctx.saved_tensors):
             args[i] = tensor.detach().requires_grad_(tensor.requires_grad)
@@ -428,7 +512,7 @@ def checkpoint(
     preserve = kwargs.pop("preserve_rng_state", True)
     if not use_reentrant:
         check = determinism_check != "none"
-        return _checkpoint_by_hooks(function, preserve, context_fn, check, early_stop, args, kwargs)
+        return _checkpoint_by_hooks(function, preserve, context_fn, check, early_stop, debug, args, kwargs)
     if kwargs:
         raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
     if context_fn is not noop_context_fn or debug:

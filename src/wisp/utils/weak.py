@@ -68,5 +68,33 @@ class WeakIdKeyDictionary(weakref.WeakKeyDictionary):
         """The value of a key, which is set if it is not there."""
         return self.data.setdefault(WeakIdRef(key, self._remove), default)
 
+    def update(self, dict=None, /, **kwargs):
+        """Set the values of all keys of another mapping, or of pairs."""
+        if hasattr(dict, "keys"):
+            dict = [(key, dict[key]) for key in dict.keys()]  # noqa: SIM118 - whatever has keys()
+        pairs = () if dict is None else dict
+        for key, value in (*pairs, *kwargs.items()):
+            self[key] = value
+
+    def copy(self):
+        """Another dictionary of the same keys and values."""
+        return type(self)(self)
+
+    __copy__ = copy
+
+    def __or__(self, other):
+        if not isinstance(other, (dict, weakref.WeakKeyDictionary)):
+            return NotImplemented
+        made = self.copy()
+        made.update(other)
+        return made
+
+    def __ror__(self, other):
+        if not isinstance(other, (dict, weakref.WeakKeyDictionary)):
+            return NotImplemented
+        made = type(self)(other)
+        made.update(self)
+        return made
+
 
 WeakTensorKeyDictionary = WeakIdKeyDictionary

@@ -296,6 +296,8 @@ def test_pack_hooks_see_the_tensor_and_unpack_hooks_leave_contexts_alone():
     with wisp.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: inner.__enter__() or t):
         (x * x).sum().backward()
     (x * x).sum().backward()  # the context that the hook entered is over
+    inner.__exit__()
+    inner.__exit__()  # both operands were unpacked
     z = x * 1
     out = z.sin()
     z.detach_()

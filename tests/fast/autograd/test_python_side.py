@@ -4,6 +4,7 @@ import pytest
 
 import wisp
 from wisp.autograd import graph
+from wisp.utils.checkpoint import checkpoint
 
 
 def leaf(*values):
@@ -131,3 +132,79 @@ def test_checkpoint_notices_differences():
 
     with pytest.raises(CheckpointError):
         checkpoint(changing, leaf(1.0), use_reentrant=False).sum().backward()
+
+
+def test_hooks_see_gradients_that_never_arrived():
+    seen = []
+    first, second = wisp.ones(2, requires_grad=True).unbind()
+    first.register_hook(seen.append)
+    second.backward()
+    assert seen == [None]
+
+    def refuses(x):
+        y = x.clone()
+        y.register_hook(lambda grad: 1 / 0 if grad is None else None)
+        return y
+
+    x = wisp.ones(2, dtype=wisp.float64, requires_grad=True)
+    assert wisp.autograd.gradcheck(refuses, (x,), check_undefined_grad=False)
+    with pytest.raises(ZeroDivisionError):
+        wisp.autograd.gradcheck(refuses, (x,))
+    assert wisp.autograd.gradcheck(lambda x: (x * x, x + 1), (x,), check_forward_ad=True, check_batched_forward_grad=True)
+    with pytest.raises(RuntimeError, match="batched gradients"):
+        wisp.autograd.gradcheck(lambda x: x * 2 + 0 * wisp.rand_like(x), (x,), check_forward_ad=True, check_batched_forward_grad=True)
+
+
+def test_what_has_no_place_in_transforms():
+    x = wisp.randn(3)
+    for transform in (wisp.func.grad, wisp.func.jacrev, wisp.func.hessian):
+        with pytest.raises(RuntimeError, match="saved tensor hooks"), wisp.autograd.graph.save_on_cpu():
+            transform(lambda x: x.sin().sum())(x)
+    with pytest.raises(RuntimeError, match="autograd.functional.vjp"):
+        wisp.func.vmap(lambda x: wisp.autograd.functional.vjp(wisp.sin, x))(x)
+    inside = wisp.func.grad(lambda x: checkpoint(lambda x: x.sin().sum(), x, use_reentrant=False))(x)
+    assert wisp.allclose(inside, x.cos())
+    held = []
+    wisp.func.vmap(wisp.func.vmap(lambda x: held.append(wisp.func.debug_unwrap(x)) or x))(y := wisp.ones(2, 3))
+    assert held[0] is y
+
+
+def test_checkpoints_say_what_differs():
+    calls = []
+
+    def other(x):
+        calls.append(1)
+        return x.sin().exp() if len(calls) % 2 else x.sin() * wisp.ones(2, 1)
+
+    x = wisp.ones(1, requires_grad=True)
+    with pytest.raises(RuntimeError, match="passed `debug=True`(.|\n)*sin, exp(.|\n)*sin, ones"):
+        checkpoint(other, x, use_reentrant=False, debug=True).sum().backward()
+    with pytest.raises(RuntimeError, match="incompatible with .grad"):
+        wisp.autograd.grad(checkpoint(wisp.exp, x, use_reentrant=True), x)
+    checkpoint(wisp.exp, x, use_reentrant=True).backward()
+    y, seen = wisp.ones(2), []
+
+    class Keeps(wisp.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.save_for_backward(y)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen.append(ctx.saved_tensors[0])
+            return grad, None
+
+    checkpoint(Keeps.apply, x, y, use_reentrant=False).backward()
+    assert seen[0] is y
+
+
+def test_weak_dictionaries_by_identity():
+    from wisp.utils.weak import WeakIdKeyDictionary
+
+    x, y = wisp.ones(2), wisp.ones(2)
+    table = WeakIdKeyDictionary({x: 1})
+    both = table | {y: 2}
+    assert table[x] == 1 and y not in table and both[y] == 2 and (both.copy())[x] == 1
+    del y
+    assert len(both) == 1

@@ -74,18 +74,51 @@ def test_what_is_kept_is_not_computed_again():
         assert counted.count("matmul") == times
 
 
-def test_policies_are_told_of_the_run():
-    seen = set()
+def test_policies_are_asked_once():
+    seen = []
 
     def policy(context, operator, *args, **kwargs):
-        seen.add(context.is_recompute)
+        seen.append((context.is_recompute, str(operator)))
         return CheckpointPolicy.MUST_RECOMPUTE
 
     x = wisp.ones(2, requires_grad=True)
     checkpoint(
         lambda x: x.exp().sum(), x, use_reentrant=False, context_fn=functools.partial(create_selective_checkpoint_contexts, policy)
     ).backward()
-    assert seen == {False, True} and x.grad is not None
+    assert seen == [(False, "aten.exp.default"), (False, "aten.sum.default")] and x.grad is not None
+
+
+def test_what_is_kept_is_handed_out_once_and_unchanged():
+    def run(function, keep, **options):
+        contexts = functools.partial(create_selective_checkpoint_contexts, [keep], **options)
+        return checkpoint(function, wisp.ones(3, requires_grad=True), use_reentrant=False, context_fn=contexts, early_stop=False)
+
+    sin = wisp.ops.aten.sin.default
+    y = run(lambda x: x.sin().cos().exp(), sin)
+    y.sum().backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="backward an extra time"):
+        y.sum().backward()
+    with pytest.raises(RuntimeError, match="has been mutated"):
+        run(lambda x: x.sin().mul_(2).cos(), sin).sum().backward()
+    run(lambda x: x.sin().mul_(2).cos(), sin, allow_cache_entry_mutation=True).sum().backward()
+    calls = []
+
+    def other(x):
+        calls.append(1)
+        return x.sin().cos() if len(calls) == 1 else x.sin().sin().cos()
+
+    with pytest.raises(RuntimeError, match="invocation index 1 not found"):
+        run(other, sin).sum().backward()
+    asked = []
+
+    def policy(context, operator, *args, **kwargs):
+        asked.append(str(operator))
+        return CheckpointPolicy.PREFER_SAVE
+
+    x = wisp.randn(3, requires_grad=True)
+    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+    checkpoint(lambda x: wisp.pow(wisp.var(x), 2), x, use_reentrant=False, context_fn=contexts).backward()
+    assert asked == ["aten.var.correction", "aten.pow.Tensor_Scalar"]
 
 
 def test_errors_and_examples():

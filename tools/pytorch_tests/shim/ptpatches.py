@@ -184,13 +184,11 @@ def apply():
         lack(module, __path__=[])
     # used by setUp and tearDown of test_autograd
     import wisp.autograd
-    import wisp.autograd.forward_ad
 
     def _force_original_view_tracking(mode):
         return contextlib.nullcontext()
 
     lack(wisp.autograd, _force_original_view_tracking=_force_original_view_tracking)
-    lack(wisp.autograd.forward_ad, _current_level=-1)
     # setUp of test_fx
     import wisp.fx.proxy
 
@@ -300,7 +298,17 @@ def _common_utils(module):
     import torch.testing._utils  # noqa: F401
 
 
+def _torchbind(module):
+    import unittest
+
+    def load_torchbind_test_lib():
+        raise unittest.SkipTest("a C++ library that only PyTorch's build has")
+
+    module.load_torchbind_test_lib = load_torchbind_test_lib
+
+
 ptshim.AFTER["torch.testing._internal.common_utils"] = _common_utils
+ptshim.OVERLAY["torch.testing._internal.torchbind_impls"] = _torchbind
 ptshim.AFTER["torch.testing._internal.common_device_type"] = _device_type
 
 

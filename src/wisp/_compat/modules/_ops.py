@@ -83,6 +83,8 @@ _ALWAYS = {
     "split": "Tensor",
     "var": "correction",
     "std": "correction",
+    "var_mean": "correction",
+    "std_mean": "correction",
 }
 _SIZES = set("view expand permute repeat new_empty new_zeros new_ones tile flip".split())
 

@@ -86,7 +86,9 @@ def _rewrite(fn):
             made.__class__ = type(type(module).__name__, (type(module),), {"forward": AST_Rewriter().rewrite(type(module).forward)})
         made.__dict__["_modules"] = dict(module._modules)
         for name, inner in module._modules.items():
-            setattr(made, name, inner and rewritten(inner))
+            made._modules[name] = inner and rewritten(inner)
+            if name in made.__dict__:  # where attributes are found first
+                made.__dict__[name] = made._modules[name]
         return made
 
     return rewritten(fn)

@@ -45,7 +45,6 @@ REASONS = (
         "^errors/function/8 ",
         "the comparison does not carry over the memory that out= shares here; Wisp refuses it too",
     ),
-    ("operators", r"^chalf$", "", "there is no complex32"),
     ("operators", r"^sparse\.sampled_addmm$", "gradient", "the gradient of a sparse tensor has its pattern; PyTorch's is dense here"),
     ("surface", r"^cuda\.", "", "wisp.cuda has what programs use; PyTorch's allocator, profiler and driver interfaces are its own"),
     (
@@ -57,7 +56,7 @@ REASONS = (
     ("surface", r"semi_structured|SemiStructured", "", "2:4 sparsity needs the instructions of a GPU"),
     ("surface", r"bsr|bsc", "", "sparse layouts of blocks are not supported"),
     ("surface", r"(int_repr|qscheme)$", "", "there are no quantised dtypes"),
-    ("surface", r"(chalf|complex32|float8_\w+|scaled_mm|scaled_grouped_mm|bit)$", "", "there is no such dtype (float8, complex32, bit)"),
+    ("surface", r"(scaled_mm|scaled_grouped_mm|bit)$", "", "scales by block, and dtypes of less than a byte, are not supported"),
     (
         "surface",
         r"^(AVG|SUM|FatalError|JITException|import_ir\w*|merge_type\w*|parse_\w+|unify_type_list)$",

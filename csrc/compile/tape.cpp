@@ -276,7 +276,7 @@ void run_for(Storage* asked) {
 bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands, int count, uint64_t reduced) {
     const Device device = y.device();
     const bool on_gpu = device.is_cuda();
-    if (!(device == Device{} || on_gpu) || y.numel() == 0) return false;
+    if (!(device == Device{} || on_gpu) || y.numel() == 0 || is_stored(y.dtype())) return false;
     // Kernels of the GPU count elements in 32 bits, and have room for so many dimensions.
     if (on_gpu && (y.dim() > 4 || y.numel() >= INT32_MAX)) return false;
     bool pays = y.numel() >= worth_noting || on_gpu;  // a launch costs more than a note
@@ -284,7 +284,7 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
         if (!operands[i].given || !operands[i].tensor) continue;
         const Tensor& t = *operands[i].tensor;
         if (is_number_for(t, device)) continue;
-        if (!(t.device() == device) || is_shared(t.storage()) || (on_gpu && t.numel() >= INT32_MAX)) return false;
+        if (!(t.device() == device) || is_stored(t.dtype()) || is_shared(t.storage()) || (on_gpu && t.numel() >= INT32_MAX)) return false;
         pays |= is_pending(t.storage()) || (step.kind == kernels::StepKind::reduce && t.numel() >= worth_noting);
     }
     if (!pays) return false;

@@ -1,6 +1,9 @@
 // Names of dtypes, PyTorch's promotion lattice and the default dtype.
 #include "dtype.h"
 
+#include "errors.h"
+#include "tensor.h"
+
 namespace wisp {
 
 const char* name_of(DType d) {
@@ -8,8 +11,27 @@ const char* name_of(DType d) {
 #define WISP_X(e, T, n) n,
         WISP_DTYPES(WISP_X)
 #undef WISP_X
+#define WISP_X(e, n) n,
+            WISP_STORED_DTYPES(WISP_X)
+#undef WISP_X
     };
     return names[int(d)];
+}
+
+void (*stored_in_use)() = nullptr;
+DType use_stored(DType d) {
+    static bool told = false;
+    if (is_stored(d) && !told) {
+        told = true;
+        if (stored_in_use) stored_in_use();
+    }
+    return d;
+}
+
+DType complex_of(DType d) {
+    if (is_float8(d)) throw RuntimeError("Unknown Complex ScalarType for ", type_name(d));
+    if (d == DType::f16 || d == DType::c32) return use_stored(DType::c32);
+    return d == DType::f64 || d == DType::c128 ? DType::c128 : DType::c64;
 }
 
 namespace {
@@ -20,9 +42,11 @@ DType signed_of_at_least(int64_t bytes) { return bytes <= 1 ? DType::i8 : bytes 
 
 DType promote(DType a, DType b) {
     if (a == b) return a;
+    if (is_float8(a) || is_float8(b))
+        throw RuntimeError("Promotion for Float8 Types is not supported, attempted to promote ", type_name(a), " and ", type_name(b));
     if (is_complex(a) || is_complex(b)) {
         const DType ra = real_of(a), rb = real_of(b);
-        return ra == DType::f64 || rb == DType::f64 ? DType::c128 : DType::c64;
+        return complex_of(!is_floating(ra) ? rb : !is_floating(rb) ? ra : promote(ra, rb));
     }
     if (is_floating(a) || is_floating(b)) {
         if (!is_floating(a)) return b;

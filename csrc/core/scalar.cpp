@@ -1,6 +1,8 @@
 // Scalars to and from elements of any dtype.
 #include "scalar.h"
 
+#include "float8.h"
+
 namespace wisp {
 
 void Scalar::store(void* to, DType dtype) const {
@@ -12,6 +14,19 @@ void Scalar::store(void* to, DType dtype) const {
     case DType::f64: *static_cast<double*>(to) = to_double(); break;
     case DType::c64: *static_cast<c64*>(to) = c64(to_complex()); break;
     case DType::c128: *static_cast<c128*>(to) = to_complex(); break;
+    case DType::c32: {
+        const c64 z = c64(to_complex());
+        static_cast<f16*>(to)[0] = f16(z.real());
+        static_cast<f16*>(to)[1] = f16(z.imag());
+        break;
+    }
+    case DType::f8_e4m3fn:
+    case DType::f8_e5m2:
+    case DType::f8_e4m3fnuz:
+    case DType::f8_e5m2fnuz:
+    case DType::f8_e8m0fnu:
+        with_float8(dtype, [&](auto format) { *static_cast<uint8_t*>(to) = decltype(format)::encode(float(to_double())); });
+        break;
     case DType::u64: *static_cast<uint64_t*>(to) = is_integral() ? uint64_t(to_int()) : uint64_t(to_double()); break;
     default: {
         const int64_t v = to_int();
@@ -34,6 +49,16 @@ Scalar Scalar::load(const void* from, DType dtype) {
     case DType::f64: return Scalar(*static_cast<const double*>(from));
     case DType::c64: return Scalar(c128(*static_cast<const c64*>(from)));
     case DType::c128: return Scalar(*static_cast<const c128*>(from));
+    case DType::c32: return Scalar(c128(double(static_cast<const f16*>(from)[0]), double(static_cast<const f16*>(from)[1])));
+    case DType::f8_e4m3fn:
+    case DType::f8_e5m2:
+    case DType::f8_e4m3fnuz:
+    case DType::f8_e5m2fnuz:
+    case DType::f8_e8m0fnu: {
+        float x = 0;
+        with_float8(dtype, [&](auto format) { x = decltype(format)::decode(*static_cast<const uint8_t*>(from)); });
+        return Scalar(double(x));
+    }
     case DType::u8: return Scalar(int64_t(*static_cast<const uint8_t*>(from)));
     case DType::i8: return Scalar(int64_t(*static_cast<const int8_t*>(from)));
     case DType::i16: return Scalar(int64_t(*static_cast<const int16_t*>(from)));

@@ -200,8 +200,27 @@ void set_data(const Tensor& t, const Tensor& from) {
 }
 
 const char* type_name(DType d) {
-    static const char* const names[] = {"Byte",         "Char",          "Short", "Int",      "Long",   "Half",   "Float", "Double",
-                                        "ComplexFloat", "ComplexDouble", "Bool",  "BFloat16", "UInt16", "UInt32", "UInt64"};
+    static const char* const names[] = {"Byte",
+                                        "Char",
+                                        "Short",
+                                        "Int",
+                                        "Long",
+                                        "Half",
+                                        "Float",
+                                        "Double",
+                                        "ComplexFloat",
+                                        "ComplexDouble",
+                                        "Bool",
+                                        "BFloat16",
+                                        "UInt16",
+                                        "UInt32",
+                                        "UInt64",
+                                        "ComplexHalf",
+                                        "Float8_e4m3fn",
+                                        "Float8_e5m2",
+                                        "Float8_e4m3fnuz",
+                                        "Float8_e5m2fnuz",
+                                        "Float8_e8m0fnu"};
     return names[int(d)];
 }
 

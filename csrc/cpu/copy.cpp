@@ -6,6 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "../core/float8.h"
 #include "../core/threads.h"
 #include "bits.h"
 #include "processor.h"
@@ -60,6 +61,17 @@ void float_to_brain(uint16_t* dst, const float* src, int64_t n) {
     }
 }
 
+void decode(float* dst, const uint8_t* src, DType dtype, int64_t n) {
+    with_float8(dtype, [&](auto format) __attribute__((always_inline)) {
+        for (int64_t i = 0; i < n; i++) dst[i] = decltype(format)::decode(src[i]);
+    });
+}
+void encode(uint8_t* dst, const float* src, DType dtype, int64_t n) {
+    with_float8(dtype, [&](auto format) __attribute__((always_inline)) {
+        for (int64_t i = 0; i < n; i++) dst[i] = decltype(format)::encode(src[i]);
+    });
+}
+
 // How the C++ types of this file stand for dtypes: complex numbers are pairs, bool is Bool.
 template <class R> struct Pair {
     R real, imag;
@@ -107,7 +119,7 @@ template <class D, class S> void convert_loop(void* dst, const void* src, int64_
 
 using Converter = void (*)(void*, const void*, int64_t);
 
-// The dtypes of WISP_DTYPES without the two half-precision ones, which go by way of float.
+// The dtypes of WISP_DTYPES without the two half-precision ones, which go by way of float as those of 8 bits do.
 #define WISP_WIDE(X)      \
     X(u8, uint8_t)        \
     X(i8, int8_t)         \
@@ -144,12 +156,32 @@ struct Table {
 };
 constexpr Table table;
 
+void convert(void* dst, DType dst_dtype, const void* src, DType src_dtype, int64_t n);
+
+// To or from pairs of halves, by way of pairs of floats.
+void convert_pairs(void* dst, DType dst_dtype, const void* src, DType src_dtype, int64_t n) {
+    alignas(64) float buffer[2 * block];
+    for (int64_t done = 0; done < n; done += block) {
+        const int64_t m = n - done < block ? n - done : block;
+        char* d = static_cast<char*>(dst) + done * item_size(dst_dtype);
+        const char* s = static_cast<const char*>(src) + done * item_size(src_dtype);
+        if (src_dtype == DType::c32) {
+            half_to_float(buffer, reinterpret_cast<const uint16_t*>(s), 2 * m);
+            convert(d, dst_dtype, buffer, DType::c64, m);
+        } else {
+            convert(buffer, DType::c64, s, src_dtype, m);
+            float_to_half(reinterpret_cast<uint16_t*>(d), buffer, 2 * m);
+        }
+    }
+}
+
 void convert(void* dst, DType dst_dtype, const void* src, DType src_dtype, int64_t n) {
     if (dst_dtype == src_dtype && src_dtype != DType::boolean) {
         if (n) std::memcpy(dst, src, size_t(n * item_size(dst_dtype)));
         return;
     }
     const bool from_half = is_reduced(src_dtype), to_half = is_reduced(dst_dtype);
+    if (src_dtype == DType::c32 || dst_dtype == DType::c32) return convert_pairs(dst, dst_dtype, src, src_dtype, n);
     if (!from_half && !to_half) return table.from[int(src_dtype)][int(dst_dtype)](dst, src, n);
     alignas(64) float buffer[block];
     const int64_t dst_item = item_size(dst_dtype), src_item = item_size(src_dtype);
@@ -161,11 +193,13 @@ void convert(void* dst, DType dst_dtype, const void* src, DType src_dtype, int64
         float* wide = dst_dtype == DType::f32 ? reinterpret_cast<float*>(d) : buffer;
         if (src_dtype == DType::f16) half_to_float(wide, reinterpret_cast<const uint16_t*>(s), m);
         else if (src_dtype == DType::bf16) brain_to_float(wide, reinterpret_cast<const uint16_t*>(s), m);
+        else if (is_float8(src_dtype)) decode(wide, reinterpret_cast<const uint8_t*>(s), src_dtype, m);
         else if (src_dtype == DType::f32) middle = reinterpret_cast<const float*>(s);
         else table.from[int(src_dtype)][int(DType::f32)](buffer, s, m);
         if (dst_dtype == DType::f32) continue;
         if (dst_dtype == DType::f16) float_to_half(reinterpret_cast<uint16_t*>(d), middle, m);
         else if (dst_dtype == DType::bf16) float_to_brain(reinterpret_cast<uint16_t*>(d), middle, m);
+        else if (is_float8(dst_dtype)) encode(reinterpret_cast<uint8_t*>(d), middle, dst_dtype, m);
         else table.from[int(DType::f32)][int(dst_dtype)](d, middle, m);
     }
 }
@@ -403,6 +437,9 @@ WISP_INLINE void conjugate_block(void* x, DType dtype, int64_t n) {
     } else if (dtype == DType::c128) {
         auto* p = static_cast<double*>(x);
         for (int64_t i = 0; i < n; i++) p[2 * i + 1] = -p[2 * i + 1];
+    } else if (dtype == DType::c32) {
+        auto* p = static_cast<uint16_t*>(x);
+        for (int64_t i = 0; i < n; i++) p[2 * i + 1] ^= 0x8000;
     }
 }
 

@@ -362,6 +362,7 @@ const char* row_name(Pointwise op) {
 }
 
 const char* type_text(DType dtype) {
+    if (is_stored(dtype)) throw MissingKernel("there are no kernels for ", name_of(dtype), " on CUDA; convert it on the CPU");
     static const char* const names[] = {"uint8_t", "int8_t", "int16_t", "int32_t", "int64_t",  "f16",      "float",   "double",
                                         "c64",     "c128",   "Bool",    "bf16",    "uint16_t", "uint32_t", "uint64_t"};
     return names[int(dtype)];

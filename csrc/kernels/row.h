@@ -4,7 +4,7 @@
 // The including file provides constant<T>(double), parameter<T>(Param) and the functions that rows call.
 #pragma once
 
-enum : int { F = 1, C = 2, I = 4, B = 8 };
+enum : int { F = 1, C = 2, I = 4, B = 8, H = 16, Q = 32 };
 enum Result : int { same, promote, boolean, real };
 struct NoGradient {};
 constexpr NoGradient none{};

@@ -135,26 +135,27 @@ static bool quick_lerp(const Tensor& x, const Tensor& end, const Params& params)
 
 const Operators operators = {
     {"add(Operand input, Operand other, *, Number alpha=1, Tensor? out=None)",
-     [](const Arg& a, const Arg& b, Scalar s) { return add_or_sub<false>(a, b, s, false); }, function | method | elementwise,
+     [](const Arg& a, const Arg& b, Scalar s) { return add_or_sub<false>(a, b, s, false); }, stored | function | method | elementwise,
      R"(`input + alpha * other`, element by element, with broadcasting.
         >>> wisp.add(wisp.tensor([1, 2]), wisp.tensor([10, 20]), alpha=2)
         tensor([21, 42]))"},
     {"add_(Tensor input, Operand other, *, Number alpha=1)",
-     [](const Tensor& a, const Arg& b, Scalar s) { return add_or_sub<true>(a, b, s, false); }, method | elementwise},
+     [](const Tensor& a, const Arg& b, Scalar s) { return add_or_sub<true>(a, b, s, false); }, stored | method | elementwise},
     {"sub(Operand input, Operand other, *, Number alpha=1, Tensor? out=None)",
      [](const Arg& a, const Arg& b, Scalar s) { return add_or_sub<false>(a, b, s, true); },
-     function | method | elementwise | also("subtract"),
+     stored | function | method | elementwise | also("subtract"),
      R"(`input - alpha * other`, element by element, with broadcasting.
         >>> wisp.sub(wisp.tensor([10, 20]), wisp.tensor([1, 2]))
         tensor([ 9, 18]))"},
     {"sub_(Tensor input, Operand other, *, Number alpha=1)",
-     [](const Tensor& a, const Arg& b, Scalar s) { return add_or_sub<true>(a, b, s, true); }, method | elementwise | also("subtract")},
+     [](const Tensor& a, const Arg& b, Scalar s) { return add_or_sub<true>(a, b, s, true); },
+     stored | method | elementwise | also("subtract")},
     {"rsub(Tensor input, Operand other, *, Number alpha=1)",
      [](const Tensor& a, const Arg& b, Scalar s) {
          auto difference = [&] { return add_or_sub<false>(b, Arg(a), s, true); };
          return b.tensor ? whole("RsubBackward0", {a, *b.tensor}, difference) : difference();
      },
-     function | elementwise,
+     stored | function | elementwise,
      R"(`other - alpha * input`.
         >>> wisp.rsub(wisp.tensor([1, 2]), 10)
         tensor([9, 8]))"},
@@ -205,7 +206,7 @@ const Operators operators = {
          if (!b.tensor) return power_number(x, b.number);
          return pointwise(Pointwise::pow, x, to(*b.tensor, d));
      },
-     function | method | elementwise,
+     complex_half | function | method | elementwise,
      R"(Each element to a power, computed in double precision.
         >>> wisp.float_power(wisp.tensor([2, 3]), 2)
         tensor([4., 9.], dtype=torch.float64))"},
@@ -236,7 +237,7 @@ const Operators operators = {
          const Params params = params_of(v);
          return pointwise(Pointwise::addcmul, x, a, b, &params);
      },
-     function | method | elementwise | cuda_widest,
+     stored | function | method | elementwise | cuda_widest,
      R"(`input + value * tensor1 * tensor2`, element by element.
         >>> wisp.addcmul(wisp.ones(2), wisp.tensor([1.0, 2.0]), wisp.tensor([3.0, 4.0]), value=0.5)
         tensor([2.5000, 5.0000]))"},
@@ -245,7 +246,7 @@ const Operators operators = {
          const Params params = params_of(v);
          return pointwise_(Pointwise::addcmul, x, a, b, &params);
      },
-     method | elementwise},
+     stored | method | elementwise},
     {"addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1, Tensor? out=None)",
      [](const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
          if (is_integral(a.dtype()) && is_integral(b.dtype()))
@@ -335,22 +336,23 @@ const Operators operators = {
              }
      },
      function},
-    {"where(Tensor condition, Operand input, Operand other|y, *, Tensor? out=None)", where, function | elementwise,
+    {"where(Tensor condition, Operand input, Operand other|y, *, Tensor? out=None)", where, stored | function | elementwise,
      R"(Elements of the second argument where the condition holds, of the third elsewhere; with the condition alone, the indices where it holds.
         >>> wisp.where(wisp.tensor([True, False]), wisp.tensor([1, 2]), 0)
         tensor([1, 0]))"},
     {"where(Tensor condition)", nonzero_tuple, function},
     {"where(Tensor input, Tensor condition, Operand other|y)",
      [](const Tensor& x, const Tensor& c, const Arg& other) { return where(c, x, other); }, method},
-    {"conj_physical(Tensor input, *, Tensor? out=None)", [](const Tensor& t) { return conj(t); }, everywhere | elementwise | is_linear,
+    {"conj_physical(Tensor input, *, Tensor? out=None)", [](const Tensor& t) { return conj(t); },
+     stored | everywhere | elementwise | is_linear,
      R"(The complex conjugate of each element, computed at once.
         >>> wisp.conj_physical(wisp.tensor([1 + 2j]))
         tensor([1.-2.j]))"},
-    {"resolve_conj(Tensor input)", [](const Tensor& t) { return t; }, function | method | elementwise | is_linear,
+    {"resolve_conj(Tensor input)", [](const Tensor& t) { return t; }, stored | function | method | elementwise | is_linear,
      R"(The tensor itself: conjugates are computed at once.
         >>> wisp.resolve_conj(wisp.tensor([1]))
         tensor([1]))"},
-    {"resolve_neg(Tensor input)", [](const Tensor& t) { return t; }, function | method | elementwise | is_linear,
+    {"resolve_neg(Tensor input)", [](const Tensor& t) { return t; }, stored | function | method | elementwise | is_linear,
      R"(The tensor itself: signs are computed at once.
         >>> wisp.resolve_neg(wisp.tensor([1]))
         tensor([1]))"},
@@ -362,11 +364,11 @@ const Operators operators = {
      R"(Whether the tensor has a sign that is not computed yet: never.
         >>> wisp.is_neg(wisp.ones(1))
         False)"},
-    {"real(Tensor input)", [](const Tensor& t) { return real(t); }, function | elementwise,
+    {"real(Tensor input)", [](const Tensor& t) { return real(t); }, stored | function | elementwise,
      R"(The real parts of a complex tensor, as a view.
         >>> wisp.real(wisp.tensor([1 + 2j]))
         tensor([1.]))"},
-    {"imag(Tensor input)", [](const Tensor& t) { return imag(t); }, function | elementwise,
+    {"imag(Tensor input)", [](const Tensor& t) { return imag(t); }, stored | function | elementwise,
      R"(The imaginary parts of a complex tensor, as a view.
         >>> wisp.imag(wisp.tensor([1 + 2j]))
         tensor([2.]))"},
@@ -375,7 +377,7 @@ const Operators operators = {
          if (t.dtype() == DType::boolean) throw RuntimeError("The `+` operator, on a bool tensor is not supported.");
          return t;
      },
-     function | method | elementwise | is_linear,
+     stored | function | method | elementwise | is_linear,
      R"(The tensor itself.
         >>> wisp.positive(wisp.tensor([1, -2]))
         tensor([ 1, -2]))"},

@@ -422,7 +422,7 @@ static const Operators operators = {
      R"(The products of the last dimensions, summed.
         >>> wisp.inner(wisp.tensor([[1, 2], [3, 4]]), wisp.tensor([1, 1]))
         tensor([3, 7]))"},
-    {"kron(Tensor input, Tensor other, *, Tensor? out=None)", kron, function | method,
+    {"kron(Tensor input, Tensor other, *, Tensor? out=None)", kron, complex_half | function | method,
      R"(The Kronecker product.
         >>> wisp.kron(wisp.eye(2), wisp.tensor([[1.0, 2.0]]))
         tensor([[1., 2., 0., 0.],

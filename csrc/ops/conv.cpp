@@ -315,13 +315,13 @@ Tensor convolution(int dims, const Tensor& input, const Tensor& weight, const Te
      [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, Dims padding, Dims dilation, int64_t groups) { \
          return convolution(dims, input, weight, bias, {stride, padding, dilation, groups, false, {}});                            \
      },                                                                                                                            \
-     function | in_lower},                                                                                                         \
+     function | by_complex64 | in_lower},                                                                                          \
     {                                                                                                                              \
         name "(Tensor input, Tensor weight, Tensor? bias=None, int[] stride=1, str padding='valid', int[] dilation=1, "            \
              "int groups=1)",                                                                                                      \
             [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, std::string padding, Dims dilation,     \
                int64_t groups) { return conv_padded_as(dims, input, weight, bias, stride, padding, dilation, groups); },           \
-            function | in_lower                                                                                                    \
+            function | by_complex64 | in_lower                                                                                     \
     }
 #define WISP_CONV_TRANSPOSE(name, dims)                                                                                                \
     {name                                                                                                                              \
@@ -329,7 +329,7 @@ Tensor convolution(int dims, const Tensor& input, const Tensor& weight, const Te
      "int groups=1, int[] dilation=1)",                                                                                                \
      [](const Tensor& input, const Tensor& weight, const Tensor& bias, Dims stride, Dims padding, Dims output_padding, int64_t groups, \
         Dims dilation) { return convolution(dims, input, weight, bias, {stride, padding, dilation, groups, true, output_padding}); },  \
-     function | in_lower}
+     function | by_complex64 | in_lower}
 
 static const Operators operators = {
     WISP_CONV("conv1d", 1),

@@ -320,6 +320,7 @@ static Tensor to_all(const Tensor& t, std::optional<Device> device, std::optiona
 }
 
 template <DType dtype> static Tensor cast(const Tensor& t, std::optional<MemoryFormat> format) {
+    if constexpr (is_stored(dtype)) use_stored(dtype);
     return format ? to_all(t, {}, dtype, false, false, format) : to(t, dtype);
 }
 
@@ -340,21 +341,21 @@ Tensor pinned(const Tensor& t) {
 
 static const Operators operators = {
     {"pin_memory(Tensor input, device? device=None)", [](const Tensor& t, std::optional<Device>) { return pinned(t); },
-     method | elementwise,
+     stored | method | elementwise,
      R"(The tensor in pinned memory of the host, from which copies to a GPU run while the host goes on (`non_blocking=True`); needs a GPU.
         >>> wisp.ones(2).pin_memory() if wisp.cuda.is_available() else wisp.ones(2)
         tensor([1., 1.]))"},
     {"is_pinned(Tensor input, device? device=None)", [](const Tensor& t, std::optional<Device>) { return cuda::is_pinned(t.storage()); },
-     method,
+     stored | method,
      R"(Whether the tensor lies in pinned memory.
         >>> wisp.ones(2).is_pinned()
         False)"},
-    {"clone(Tensor input, *, format? memory_format=None)", clone_as, function | method | elementwise,
+    {"clone(Tensor input, *, format? memory_format=None)", clone_as, stored | function | method | elementwise,
      R"(A copy with memory of its own; gradients flow through.
         >>> wisp.clone(wisp.tensor([1, 2]))
         tensor([1, 2]))"},
     {"contiguous(Tensor input, format? memory_format=None)",
-     [](const Tensor& t, std::optional<MemoryFormat> f) { return f ? contiguous(t, *f) : contiguous(t); }, method | elementwise,
+     [](const Tensor& t, std::optional<MemoryFormat> f) { return f ? contiguous(t, *f) : contiguous(t); }, stored | method | elementwise,
      R"(The tensor itself if its elements lie in order in memory, else a copy that does.
         >>> wisp.ones(2, 3).T.contiguous().stride()
         (2, 1))"},
@@ -387,7 +388,7 @@ static const Operators operators = {
              throw RuntimeError("fill_ only supports 0-dimension value tensor but got tensor with ", v.tensor->dim(), " dimensions.");
          return copy_(t, *v.tensor);
      },
-     function | method | elementwise},
+     stored | function | method | elementwise},
     {"fill(Tensor input, Operand value)",
      [](const Tensor& t, const Arg& v) {
          if (!v.tensor) return whole("FillBackward0", {t}, [&] { return fill_(clone(t), v.number); });
@@ -396,11 +397,11 @@ static const Operators operators = {
              throw RuntimeError("fill only supports 0-dimension value tensor but got tensor with ", v.tensor->dim(), " dimensions.");
          return copy_(r, *v.tensor);
      },
-     function | elementwise,
+     stored | function | elementwise,
      R"(A tensor of the same shape full of one number.
         >>> wisp.fill(wisp.zeros(2), 7)
         tensor([7., 7.]))"},
-    {"zero_(Tensor input)", [](const Tensor& t) { return zero_(t); }, function | method | elementwise,
+    {"zero_(Tensor input)", [](const Tensor& t) { return zero_(t); }, stored | function | method | elementwise,
      R"(Sets all elements to 0.
         >>> wisp.ones(2).zero_()
         tensor([0., 0.]))"},
@@ -426,59 +427,63 @@ static const Operators operators = {
         >>> wisp.ones(2).type_as(wisp.tensor([1]))
         tensor([1, 1]))"},
     {"cpu(Tensor input, format? memory_format=None)",
-     [](const Tensor& t, std::optional<MemoryFormat> f) { return to_all(t, Device{}, {}, false, false, f); }, method | elementwise,
+     [](const Tensor& t, std::optional<MemoryFormat> f) { return to_all(t, Device{}, {}, false, false, f); }, stored | method | elementwise,
      R"(The tensor in main memory.
         >>> wisp.ones(1).cpu().device
         device(type='cpu'))"},
-    {"float(Tensor input, format? memory_format=None)", cast<DType::f32>, method | elementwise,
+    {"float(Tensor input, format? memory_format=None)", cast<DType::f32>, stored | method | elementwise,
      R"(The tensor as float32.
         >>> wisp.tensor([1]).float()
         tensor([1.]))"},
-    {"double(Tensor input, format? memory_format=None)", cast<DType::f64>, method | elementwise,
+    {"double(Tensor input, format? memory_format=None)", cast<DType::f64>, stored | method | elementwise,
      R"(The tensor as float64.
         >>> wisp.tensor([1]).double()
         tensor([1.], dtype=torch.float64))"},
-    {"half(Tensor input, format? memory_format=None)", cast<DType::f16>, method | elementwise,
+    {"half(Tensor input, format? memory_format=None)", cast<DType::f16>, stored | method | elementwise,
      R"(The tensor as float16.
         >>> wisp.tensor([1]).half()
         tensor([1.], dtype=torch.float16))"},
-    {"bfloat16(Tensor input, format? memory_format=None)", cast<DType::bf16>, method | elementwise,
+    {"bfloat16(Tensor input, format? memory_format=None)", cast<DType::bf16>, stored | method | elementwise,
      R"(The tensor as bfloat16.
         >>> wisp.tensor([1]).bfloat16()
         tensor([1.], dtype=torch.bfloat16))"},
-    {"long(Tensor input, format? memory_format=None)", cast<DType::i64>, method | elementwise,
+    {"long(Tensor input, format? memory_format=None)", cast<DType::i64>, stored | method | elementwise,
      R"(The tensor as int64.
         >>> wisp.tensor([1.5]).long()
         tensor([1]))"},
-    {"int(Tensor input, format? memory_format=None)", cast<DType::i32>, method | elementwise,
+    {"int(Tensor input, format? memory_format=None)", cast<DType::i32>, stored | method | elementwise,
      R"(The tensor as int32.
         >>> wisp.tensor([1.5]).int()
         tensor([1], dtype=torch.int32))"},
-    {"short(Tensor input, format? memory_format=None)", cast<DType::i16>, method | elementwise,
+    {"short(Tensor input, format? memory_format=None)", cast<DType::i16>, stored | method | elementwise,
      R"(The tensor as int16.
         >>> wisp.tensor([1.5]).short()
         tensor([1], dtype=torch.int16))"},
-    {"char(Tensor input, format? memory_format=None)", cast<DType::i8>, method | elementwise,
+    {"char(Tensor input, format? memory_format=None)", cast<DType::i8>, stored | method | elementwise,
      R"(The tensor as int8.
         >>> wisp.tensor([1.5]).char()
         tensor([1], dtype=torch.int8))"},
-    {"byte(Tensor input, format? memory_format=None)", cast<DType::u8>, method | elementwise,
+    {"byte(Tensor input, format? memory_format=None)", cast<DType::u8>, stored | method | elementwise,
      R"(The tensor as uint8.
         >>> wisp.tensor([1.5]).byte()
         tensor([1], dtype=torch.uint8))"},
-    {"bool(Tensor input, format? memory_format=None)", cast<DType::boolean>, method | elementwise,
+    {"bool(Tensor input, format? memory_format=None)", cast<DType::boolean>, stored | method | elementwise,
      R"(The tensor as booleans: what is not zero is true.
         >>> wisp.tensor([0, 2]).bool()
         tensor([False,  True]))"},
-    {"cfloat(Tensor input, format? memory_format=None)", cast<DType::c64>, method | elementwise,
+    {"chalf(Tensor input, format? memory_format=None)", cast<DType::c32>, stored | method | elementwise,
+     R"(The tensor as complex32.
+        >>> wisp.tensor([1.0]).chalf()
+        tensor([1.+0.j], dtype=torch.complex32))"},
+    {"cfloat(Tensor input, format? memory_format=None)", cast<DType::c64>, stored | method | elementwise,
      R"(The tensor as complex64.
         >>> wisp.tensor([1.0]).cfloat()
         tensor([1.+0.j]))"},
-    {"cdouble(Tensor input, format? memory_format=None)", cast<DType::c128>, method | elementwise,
+    {"cdouble(Tensor input, format? memory_format=None)", cast<DType::c128>, stored | method | elementwise,
      R"(The tensor as complex128.
         >>> wisp.tensor([1.0]).cdouble()
         tensor([1.+0.j], dtype=torch.complex128))"},
-    {"is_nonzero(Tensor input)", [](const Tensor& t) { return is_nonzero(t); }, function | method,
+    {"is_nonzero(Tensor input)", [](const Tensor& t) { return is_nonzero(t); }, stored | function | method,
      R"(Whether a tensor of one element is not zero.
         >>> wisp.is_nonzero(wisp.tensor([1]))
         True)"},
@@ -509,7 +514,7 @@ static const Operators operators = {
      R"(The dtype that arithmetic with these operands gives.
         >>> wisp.result_type(wisp.tensor([1]), 1.5)
         torch.float32)"},
-    {"promote_types(dtype type1, dtype type2)", [](DType a, DType b) { return promote(a, b); }, function,
+    {"promote_types(dtype type1, dtype type2)", [](DType a, DType b) { return promote(a, b); }, stored | function,
      R"(The smallest dtype that holds both.
         >>> wisp.promote_types(wisp.int32, wisp.float32)
         torch.float32)"},
@@ -523,7 +528,7 @@ static const Operators operators = {
      R"(Whether promotion may turn one dtype into another.
         >>> wisp.can_cast(wisp.float32, wisp.int32)
         False)"},
-    {"get_default_dtype()", []() { return default_dtype(); }, function,
+    {"get_default_dtype()", []() { return default_dtype(); }, stored | function,
      R"(The dtype of new floating-point tensors.
         >>> wisp.get_default_dtype()
         torch.float32)"},
@@ -532,7 +537,7 @@ static const Operators operators = {
          if (!is_floating(d)) throw TypeError("only floating-point types are supported as the default type, got ", d);
          set_default_dtype(d);
      },
-     function,
+     stored | function,
      R"(Sets the dtype of new floating-point tensors.
         >>> wisp.set_default_dtype(wisp.float32))"},
     {"numel(Tensor input)", [](const Tensor& t) { return t.numel(); }, function | shape_only,
@@ -541,13 +546,14 @@ static const Operators operators = {
         6)"},
     // All bytes of the memory that a tensor views, and a tensor over such bytes.
     {"_storage(Tensor input)",
-     [](const Tensor& t) { return from_storage(t.storage(), Layout{{int64_t(t.storage()->bytes)}, {1}, 0}, DType::u8); }, function},
+     [](const Tensor& t) { return from_storage(t.storage(), Layout{{int64_t(t.storage()->bytes)}, {1}, 0}, DType::u8); },
+     stored | function},
     {"_from_storage(Tensor storage, dtype dtype, int[] size, int[] stride, int storage_offset=0)",
      [](const Tensor& bytes, DType d, Dims size, Dims stride, int64_t offset) {
          const Tensor whole = from_storage(bytes.storage(), Layout{{int64_t(bytes.storage()->bytes) / item_size(d)}, {1}, 0}, d);
          return alias(as_strided(whole, size, stride, offset));
      },
-     function},
+     stored | function},
     {"_resize_storage(Tensor input, int bytes)",
      [](const Tensor& t, int64_t bytes) {
          if (bytes < 0) throw RuntimeError("resize_(): a storage cannot have ", bytes, " bytes");
@@ -587,7 +593,7 @@ static const Operators operators = {
          bump_version(t);
          return t;
      },
-     method,
+     stored | method,
      R"(Gives the tensor another size; elements that are added are not initialised.
         >>> wisp.arange(4).resize_(2)
         tensor([0, 1]))"},

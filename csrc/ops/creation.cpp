@@ -208,7 +208,7 @@ Tensor eye(int64_t n, std::optional<int64_t> m_, std::optional<DType> dtype, boo
 }
 
 void check_parts(const Tensor& re, const Tensor& im) {
-    if (re.dtype() != DType::f32 && re.dtype() != DType::f64)
+    if (re.dtype() != DType::f32 && re.dtype() != DType::f64 && re.dtype() != DType::f16)
         throw RuntimeError("Expected both inputs to be Half, Float or Double tensors but got ", type_name(re.dtype()), " and ",
                            type_name(im.dtype()));
     if (re.dtype() != im.dtype())
@@ -234,24 +234,24 @@ Tensor complex_of_parts(const Tensor& re, const Tensor& im) {
 
 const Operators operators = {
     {"_undetermined(int mode)", [](int64_t mode) { undetermined = int(mode); }, function},
-    {"_fill_new_memory(bool on)", [](bool on) { fill_new_memory = on; }, function},
+    {"_fill_new_memory(bool on)", [](bool on) { fill_new_memory = on; }, stored | function},
     {"zeros(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
      "Tensor? out=None)",
-     constant<0>, function,
+     constant<0>, stored | function,
      R"(A tensor full of zeros.
         >>> wisp.zeros(2, 2)
         tensor([[0., 0.],
                 [0., 0.]]))"},
     {"ones(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
      "Tensor? out=None)",
-     constant<1>, function,
+     constant<1>, stored | function,
      R"(A tensor full of ones.
         >>> wisp.ones(2, 2)
         tensor([[1., 1.],
                 [1., 1.]]))"},
     {"empty(int... size, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False, "
      "format? memory_format=None, Tensor~? out=None)",
-     uninitialised, function,
+     uninitialised, stored | function,
      R"(A tensor whose elements are whatever was in its memory.
         >>> wisp.empty(2, 3).shape
         torch.Size([2, 3]))"},
@@ -261,7 +261,7 @@ const Operators operators = {
          Where here(dev);
          return finish(full_of(s, v, d), rg);
      },
-     function,
+     stored | function,
      R"(A tensor full of one number.
         >>> wisp.full((2, 2), 7.0)
         tensor([[7., 7.],
@@ -272,7 +272,7 @@ const Operators operators = {
          Where here(dev);
          return finish(unset(empty_strided(s, st, d.value_or(default_dtype()))), rg);
      },
-     function,
+     stored | function,
      R"(A tensor of given sizes and strides, not initialised.
         >>> wisp.empty_strided((2, 3), (1, 2)).stride()
         (1, 2))"},
@@ -281,7 +281,7 @@ const Operators operators = {
      [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) {
          return finish(zero_(shaped_like(t, d, dev, f)), rg);
      },
-     function | elementwise,
+     stored | function | elementwise,
      R"(A tensor with the shape of another, full of zeros.
         >>> wisp.zeros_like(wisp.ones(2))
         tensor([0., 0.]))"},
@@ -290,7 +290,7 @@ const Operators operators = {
      [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) {
          return finish(fill_(shaped_like(t, d, dev, f), Scalar(1)), rg);
      },
-     function | elementwise,
+     stored | function | elementwise,
      R"(A tensor with the shape of another, full of ones.
         >>> wisp.ones_like(wisp.zeros(2))
         tensor([1., 1.]))"},
@@ -299,7 +299,7 @@ const Operators operators = {
      [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) {
          return finish(unset(shaped_like(t, d, dev, f)), rg);
      },
-     function | elementwise,
+     stored | function | elementwise,
      R"(A tensor with the shape and dtype of another, not initialised.
         >>> wisp.empty_like(wisp.ones(2, 3)).shape
         torch.Size([2, 3]))"},
@@ -307,7 +307,7 @@ const Operators operators = {
      "format? memory_format=None, bool pin_memory=False)",
      [](const Tensor& t, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f,
         bool) { return finish(fill_(shaped_like(t, d, dev, f), v.tensor ? item(*v.tensor) : v.number), rg); },
-     function | elementwise,
+     stored | function | elementwise,
      R"(A tensor with the shape of another, full of one number.
         >>> wisp.full_like(wisp.zeros(2), 7)
         tensor([7., 7.]))"},
@@ -317,7 +317,7 @@ const Operators operators = {
          Where here(dev, t);
          return finish(zeros(s, d.value_or(t.dtype())), rg);
      },
-     method,
+     stored | method,
      R"(A tensor of this one's dtype and device, full of zeros.
         >>> wisp.ones(1).new_zeros(2)
         tensor([0., 0.]))"},
@@ -327,7 +327,7 @@ const Operators operators = {
          Where here(dev, t);
          return finish(ones(s, d.value_or(t.dtype())), rg);
      },
-     method,
+     stored | method,
      R"(A tensor of this one's dtype and device, full of ones.
         >>> wisp.ones(1).new_ones(2)
         tensor([1., 1.]))"},
@@ -337,7 +337,7 @@ const Operators operators = {
          Where here(dev, t);
          return finish(unset(empty(s, d.value_or(t.dtype()))), rg);
      },
-     method,
+     stored | method,
      R"(A tensor of this one's dtype and device, not initialised.
         >>> wisp.ones(1).new_empty(2, 3).shape
         torch.Size([2, 3]))"},
@@ -347,7 +347,7 @@ const Operators operators = {
          Where here(dev, t);
          return finish(unset(empty_strided(s, st, d.value_or(t.dtype()))), rg);
      },
-     method,
+     stored | method,
      R"(A tensor of this one's dtype and device with given strides, not initialised.
         >>> wisp.ones(1).new_empty_strided((2, 2), (1, 2)).shape
         torch.Size([2, 2]))"},
@@ -357,7 +357,7 @@ const Operators operators = {
          Where here(dev, t);
          return finish(full_of(s, v, d.value_or(t.dtype())), rg);
      },
-     method,
+     stored | method,
      R"(A tensor of this one's dtype and device, full of one number.
         >>> wisp.ones(1).new_full((2,), 3.0)
         tensor([3., 3.]))"},
@@ -406,7 +406,7 @@ const Operators operators = {
      [](const Arg& a, const Arg& e, int64_t n, double b, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
          return counted(dev, rg, [&] { return logspace(a, e, n, b, d, false); });
      },
-     function,
+     complex_half | function,
      R"(`steps` numbers from `base ** start` to `base ** end`, evenly spaced on a logarithmic scale.
         >>> wisp.logspace(0, 2, 3)
         tensor([  1.,  10., 100.]))"},
@@ -416,7 +416,7 @@ const Operators operators = {
          Where here(dev);
          return eye(n, m, d, rg);
      },
-     function,
+     stored | function,
      R"(The identity matrix.
         >>> wisp.eye(2, 3)
         tensor([[1., 0., 0.],
@@ -426,11 +426,11 @@ const Operators operators = {
          Where here(dev);
          return finish(scalar_tensor(v, d.value_or(default_dtype())), rg);
      },
-     function,
+     stored | function,
      R"(A tensor without dimensions.
         >>> wisp.scalar_tensor(3.0)
         tensor(3.))"},
-    {"complex(Tensor real, Tensor imag, *, Tensor!? out=None)", complex_of_parts, function,
+    {"complex(Tensor real, Tensor imag, *, Tensor!? out=None)", complex_of_parts, stored | function,
      R"(Complex numbers from their real and imaginary parts.
         >>> wisp.complex(wisp.tensor([1.0]), wisp.tensor([2.0]))
         tensor([1.+2.j]))"},

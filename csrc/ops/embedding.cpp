@@ -158,7 +158,7 @@ static const Operators operators = {
      [](const Tensor& weight, const Tensor& index, int64_t padding, bool by_count, bool) {
          return embedding_rows(weight, index, padding, by_count);
      },
-     function,
+     complex_half | function,
      R"(Rows of `weight` by their numbers.
         >>> wisp.embedding(wisp.tensor([[1.0, 2.0], [3.0, 4.0]]), wisp.tensor([1, 0]))
         tensor([[3., 4.],

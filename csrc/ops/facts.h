@@ -75,6 +75,11 @@ constexpr Facts cpu_lower = fact(20), cpu_float32 = fact(21), cpu_widest = fact(
 constexpr Facts cuda_lower = fact(23), cuda_float32 = fact(24), cuda_widest = fact(25), cuda_refused = fact(26);
 constexpr Facts in_lower = cpu_lower | cuda_lower, in_float32 = cpu_float32 | cuda_float32, in_widest = cpu_widest | cuda_widest;
 
+// Dtypes that are only stored (python/stored.h); without one of these, with makes_view, shape_only or any_device they are refused.
+constexpr Facts stored = fact(27);        // takes all of them: it moves elements as bytes, or reads them by conversion
+constexpr Facts complex_half = fact(28);  // takes complex32
+constexpr Facts by_complex64 = fact(29);  // of complex32 it is computed in complex64
+
 constexpr Facts onnx(const char* name) { return {.onnx = name}; }
 constexpr Facts also(const char* names) { return {.also = names}; }
 constexpr Facts node_named(const char* name, const char* number_first = nullptr, const char* number_second = nullptr) {

@@ -126,10 +126,10 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& given) {
 // Sums of half-precision numbers are kept in float until the end.
 static void scatter_values(Scatter how, const Tensor& out, int64_t dim, const Tensor& index, const Tensor& source, const char* name) {
     if (index.numel() == 0) return;
-    if (is_reduced(out.dtype()) && how != Scatter::set) {
+    if (is_narrow(out.dtype()) && how != Scatter::set) {
         GradMode off(false);
-        const Tensor wide = to(out, DType::f32);
-        scatter_values(how, wide, dim, index, to(source, DType::f32), name);
+        const Tensor wide = to(out, compute_dtype(out.dtype()));
+        scatter_values(how, wide, dim, index, to(source, wide.dtype()), name);
         copy_values(out, wide);
         return;
     }
@@ -389,10 +389,10 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& given) {
 static void put_slices(Scatter how, const Tensor& out, int64_t dim, const Tensor& index, const Tensor& values, const char* name,
                        bool wrap = false) {
     if (index.numel() == 0 || out.numel() == 0) return;
-    if (is_reduced(out.dtype()) && how == Scatter::add) {
+    if (is_narrow(out.dtype()) && how == Scatter::add) {
         GradMode off(false);
-        const Tensor wide = to(out, DType::f32);
-        put_slices(how, wide, dim, index, to(values, DType::f32), name, wrap);
+        const Tensor wide = to(out, compute_dtype(out.dtype()));
+        put_slices(how, wide, dim, index, to(values, wide.dtype()), name, wrap);
         copy_values(out, wide);
         return;
     }
@@ -615,7 +615,7 @@ static const Operators operators = {
         >>> wisp.scatter_reduce(wisp.zeros(2), 0, wisp.tensor([0, 0]), wisp.tensor([1.0, 3.0]), "amax")
         tensor([3., 0.]))"},
     {"index_select(Tensor input, int dim, Tensor index, *, Tensor? out=None)",
-     [](const Tensor& x, int64_t dim, const Tensor& index) { return index_select(x, dim, index); }, function | method,
+     [](const Tensor& x, int64_t dim, const Tensor& index) { return index_select(x, dim, index); }, stored | function | method,
      R"(The slices that `index` names, along a dimension.
         >>> wisp.index_select(wisp.tensor([[1, 2], [3, 4]]), 1, wisp.tensor([1, 1]))
         tensor([[2, 2],
@@ -624,7 +624,7 @@ static const Operators operators = {
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
          return index_add_any(x, dim, index, source, alpha, false);
      },
-     function | method,
+     complex_half | function | method,
      R"(A copy in which slices of `source` are added at the places that `index` names.
         >>> wisp.index_add(wisp.zeros(3), 0, wisp.tensor([0, 0]), wisp.tensor([1.0, 2.0]))
         tensor([3., 0., 0.]))"},
@@ -632,7 +632,7 @@ static const Operators operators = {
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
          return index_add_any(x, dim, index, source, alpha, true);
      },
-     method},
+     complex_half | method},
     WISP_PAIR(index_copy, "int dim, Tensor index, Tensor source|tensor2|tensor",
               (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source), index_copy_any(x, dim, index, source, in_place)),
     WISP_PAIR(index_fill, "int dim, Tensor index, Tensor value", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& value),
@@ -660,11 +660,11 @@ static const Operators operators = {
      R"(Elements picked along a dimension, with broadcasting.
         >>> wisp.take_along_dim(wisp.tensor([[3, 1, 2]]), wisp.tensor([[1, 2, 0]]), dim=1)
         tensor([[1, 2, 3]]))"},
-    {"index_copy", in_widest,
+    {"index_copy", complex_half | in_widest,
      R"(A copy in which slices are replaced at the places that `index` names.
         >>> wisp.index_copy(wisp.zeros(3), 0, wisp.tensor([2]), wisp.tensor([5.0]))
         tensor([0., 0., 5.]))"},
-    {"index_fill",
+    {"index_fill", complex_half,
      R"(A copy in which slices are filled with a number.
         >>> wisp.index_fill(wisp.zeros(3), 0, wisp.tensor([0, 2]), 1)
         tensor([1., 0., 1.]))"},
@@ -673,7 +673,8 @@ static const Operators operators = {
         >>> wisp.scatter_add(wisp.zeros(3), 0, wisp.tensor([1, 1]), wisp.ones(2))
         tensor([0., 2., 0.]))"},
     {"scatter_", documented_method("scatter_(dim, index, src, *, reduce=None)")},
-    {"index_copy_", documented_method("index_copy_(dim, index, tensor)")},
+    {"index_fill_", complex_half},
+    {"index_copy_", complex_half | documented_method("index_copy_(dim, index, tensor)")},
 };
 
 }  // namespace wisp

@@ -468,12 +468,12 @@ Tensor affine_grid(const Tensor& theta, const Dims& size, std::optional<bool> al
 
 static const Operators operators = {
     {"nn.functional.pad(Tensor input, int[] pad, str mode='constant', Number? value=None)",
-     [](const Tensor& x, Dims p, std::string mode, std::optional<Scalar> value) { return pad(x, p, mode, value); }, function,
+     [](const Tensor& x, Dims p, std::string mode, std::optional<Scalar> value) { return pad(x, p, mode, value); }, stored | function,
      R"(The tensor with something around it: a number, or its own elements mirrored, repeated or in a circle. `pad` has the widths from the last dimension on.
         >>> wisp.nn.functional.pad(wisp.tensor([[1.0, 2.0]]), (1, 1), mode="replicate")
         tensor([[1., 1., 2., 2.]]))"},
     {"constant_pad_nd(Tensor input, int[] pad, Number value=0)",
-     [](const Tensor& x, Dims p, Scalar value) { return constant_pad(x, p, value); }, function,
+     [](const Tensor& x, Dims p, Scalar value) { return constant_pad(x, p, value); }, stored | function,
      R"(The tensor with a number around it; `pad` has the widths from the last dimension on.
         >>> wisp.constant_pad_nd(wisp.tensor([1, 2]), (1, 2), 9)
         tensor([9, 1, 2, 9, 9]))"},

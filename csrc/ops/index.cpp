@@ -166,7 +166,14 @@ Tensor index_put_(const Tensor& t, const TensorList& indices, const Tensor& valu
                                " cannot be broadcast to indexing result of shape ", p.result_sizes());
         return index_put_(t, indices, reshape(values, sizes), accumulate);
     }
-    put(t, p, values, accumulate);
+    if (accumulate && is_stored(t.dtype())) {
+        GradMode off(false);
+        const Tensor wide = to(alias(t), compute_dtype(t.dtype()));
+        put(wide, pick(wide, indices), values, true);
+        copy_values(t, wide);
+    } else {
+        put(t, p, values, accumulate);
+    }
     bump_version(t);
     if (recording) {
         NodePtr node = NodePtr::steal(new_node("IndexPutBackward0"));

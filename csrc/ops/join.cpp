@@ -431,40 +431,40 @@ template <class View> static Tensor scattered(const char* name, const char* node
 }
 
 static const Operators operators = {
-    {"cat(Tensor[] tensors, int dim=0, *, Tensor? out=None)", cat, function | in_widest | also("concat concatenate"),
+    {"cat(Tensor[] tensors, int dim=0, *, Tensor? out=None)", cat, stored | function | in_widest | also("concat concatenate"),
      R"(Tensors joined along a dimension that exists.
         >>> wisp.cat([wisp.tensor([[1, 2]]), wisp.tensor([[3, 4]])], dim=0)
         tensor([[1, 2],
                 [3, 4]]))"},
-    {"stack(Tensor[] tensors, int dim=0, *, Tensor? out=None)", stack, function | in_widest,
+    {"stack(Tensor[] tensors, int dim=0, *, Tensor? out=None)", stack, stored | function | in_widest,
      R"(Tensors of one shape joined along a new dimension.
         >>> wisp.stack([wisp.tensor([1, 2]), wisp.tensor([3, 4])], dim=1)
         tensor([[1, 3],
                 [2, 4]]))"},
-    {"hstack(Tensor[] tensors, *, Tensor? out=None)", hstack, function,
+    {"hstack(Tensor[] tensors, *, Tensor? out=None)", hstack, stored | function,
      R"(Tensors joined side by side.
         >>> wisp.hstack([wisp.tensor([1, 2]), wisp.tensor([3])])
         tensor([1, 2, 3]))"},
-    {"vstack(Tensor[] tensors, *, Tensor? out=None)", vstack, function,
+    {"vstack(Tensor[] tensors, *, Tensor? out=None)", vstack, stored | function,
      R"(Tensors joined one below the other.
         >>> wisp.vstack([wisp.tensor([1, 2]), wisp.tensor([3, 4])])
         tensor([[1, 2],
                 [3, 4]]))"},
-    {"row_stack(Tensor[] tensors, *, Tensor? out=None)", vstack, function,
+    {"row_stack(Tensor[] tensors, *, Tensor? out=None)", vstack, stored | function,
      R"(The same as `vstack`.
         >>> wisp.row_stack([wisp.tensor([1, 2]), wisp.tensor([3, 4])])
         tensor([[1, 2],
                 [3, 4]]))"},
-    {"dstack(Tensor[] tensors, *, Tensor? out=None)", dstack, function,
+    {"dstack(Tensor[] tensors, *, Tensor? out=None)", dstack, stored | function,
      R"(Tensors joined along a third dimension.
         >>> wisp.dstack([wisp.tensor([1, 2]), wisp.tensor([3, 4])]).shape
         torch.Size([1, 2, 2]))"},
-    {"column_stack(Tensor[] tensors, *, Tensor? out=None)", column_stack, function,
+    {"column_stack(Tensor[] tensors, *, Tensor? out=None)", column_stack, stored | function,
      R"(Tensors as the columns of a matrix.
         >>> wisp.column_stack([wisp.tensor([1, 2]), wisp.tensor([3, 4])])
         tensor([[1, 3],
                 [2, 4]]))"},
-    {"_block_diag(Tensor[] tensors)", block_diag, function},
+    {"_block_diag(Tensor[] tensors)", block_diag, stored | function},
     {"flip(Tensor input, int... dims)", [](const Tensor& x, Dims dims) { return flip(x, dims); }, function | method | along_dim,
      R"(The order of the elements turned around along dimensions.
         >>> wisp.flip(wisp.tensor([[1, 2], [3, 4]]), (0,))
@@ -475,7 +475,7 @@ static const Operators operators = {
          if (x.dim() < 2) throw RuntimeError("Input must be >= 2-d.");
          return flip(x, {1});
      },
-     function | method,
+     complex_half | function | method,
      R"(Columns in the other order.
         >>> wisp.fliplr(wisp.tensor([[1, 2], [3, 4]]))
         tensor([[2, 1],
@@ -485,36 +485,36 @@ static const Operators operators = {
          if (x.dim() < 1) throw RuntimeError("Input must be >= 1-d.");
          return flip(x, {0});
      },
-     function | method,
+     complex_half | function | method,
      R"(Rows in the other order.
         >>> wisp.flipud(wisp.tensor([[1, 2], [3, 4]]))
         tensor([[3, 4],
                 [1, 2]]))"},
     {"roll(Tensor input, int[] shifts, int[]? dims=None)",
      [](const Tensor& x, Dims shifts, std::optional<Dims> dims) { return roll(x, shifts, dims.value_or(Dims{})); },
-     function | method | along_dim,
+     stored | function | method | along_dim,
      R"(The elements moved along dimensions; what leaves at one end comes in at the other.
         >>> wisp.roll(wisp.arange(5), 2)
         tensor([3, 4, 0, 1, 2]))"},
     {"rot90(Tensor input, int k=1, int[] dims=[0,1])", [](const Tensor& x, int64_t k, Dims dims) { return rot90(x, k, dims); },
-     function | method,
+     complex_half | function | method,
      R"(The tensor turned by 90 degrees, k times, in the plane of two dimensions.
         >>> wisp.rot90(wisp.tensor([[1, 2], [3, 4]]))
         tensor([[2, 4],
                 [1, 3]]))"},
-    {"repeat(Tensor input, int... repeats)", [](const Tensor& x, Dims times) { return repeat(x, times); }, method,
+    {"repeat(Tensor input, int... repeats)", [](const Tensor& x, Dims times) { return repeat(x, times); }, stored | method,
      R"(The tensor repeated along dimensions, as a copy.
         >>> wisp.tensor([1, 2]).repeat(2, 2)
         tensor([[1, 2, 1, 2],
                 [1, 2, 1, 2]]))"},
-    {"tile(Tensor input, int... dims)", [](const Tensor& x, Dims times) { return tile(x, times); }, function | method,
+    {"tile(Tensor input, int... dims)", [](const Tensor& x, Dims times) { return tile(x, times); }, stored | function | method,
      R"(The whole tensor repeated along dimensions.
         >>> wisp.tile(wisp.tensor([1, 2]), (2, 2))
         tensor([[1, 2, 1, 2],
                 [1, 2, 1, 2]]))"},
     {"repeat_interleave(Tensor input, int repeats, int? dim=None, *, int? output_size=None)",
      [](const Tensor& x, int64_t times, std::optional<int64_t> dim, std::optional<int64_t>) { return repeat_interleave(x, times, dim); },
-     function | method,
+     stored | function | method,
      R"(Each element repeated, one after the other.
         >>> wisp.repeat_interleave(wisp.tensor([1, 2]), wisp.tensor([2, 3]))
         tensor([1, 1, 2, 2, 2]))"},
@@ -526,13 +526,13 @@ static const Operators operators = {
     {"repeat_interleave(Tensor repeats, *, int? output_size=None)",
      [](const Tensor& times, std::optional<int64_t> size) { return repeated_indices(times, size); }, function},
     {"tril(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) { return triangle(x, d, false); },
-     function | method | inplace | takes_batches,
+     complex_half | function | method | inplace | takes_batches,
      R"(The lower triangle of matrices; the rest is 0.
         >>> wisp.tril(wisp.ones(2, 2))
         tensor([[1., 0.],
                 [1., 1.]]))"},
     {"triu(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) { return triangle(x, d, true); },
-     function | method | inplace | takes_batches,
+     complex_half | function | method | inplace | takes_batches,
      R"(The upper triangle of matrices; the rest is 0.
         >>> wisp.triu(wisp.ones(2, 2))
         tensor([[1., 1.],
@@ -555,19 +555,20 @@ static const Operators operators = {
         >>> wisp.triu_indices(2, 2)
         tensor([[0, 0, 1],
                 [0, 1, 1]]))"},
-    {"diag(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) { return diag(x, d); }, function | method,
+    {"diag(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) { return diag(x, d); },
+     stored | function | method,
      R"(The matrix with a vector on its diagonal, or the diagonal of a matrix.
         >>> wisp.diag(wisp.tensor([1, 2]))
         tensor([[1, 0],
                 [0, 2]]))"},
     {"diagflat(Tensor input, int offset=0)", [](const Tensor& x, int64_t o) { return diag_embed(reshape(x, {x.numel()}), o, 0, 1); },
-     function | method,
+     stored | function | method,
      R"(The matrix with all elements on its diagonal.
         >>> wisp.diagflat(wisp.tensor([[1], [2]]))
         tensor([[1, 0],
                 [0, 2]]))"},
     {"diag_embed(Tensor input, int offset=0, int dim1=-2, int dim2=-1)",
-     [](const Tensor& x, int64_t o, int64_t a, int64_t b) { return diag_embed(x, o, a, b); }, function | method,
+     [](const Tensor& x, int64_t o, int64_t a, int64_t b) { return diag_embed(x, o, a, b); }, stored | function | method,
      R"(Matrices whose diagonals are the last dimension.
         >>> wisp.diag_embed(wisp.tensor([[1, 2]])).shape
         torch.Size([1, 2, 2]))"},
@@ -575,7 +576,7 @@ static const Operators operators = {
      [](const Tensor& x, const Tensor& src, int64_t dim, int64_t at) {
          return scattered("select_scatter", "SelectScatterBackward0", x, src, [=](const Tensor& y) { return select(y, dim, at); });
      },
-     function | method,
+     stored | function | method,
      R"(A copy of the tensor in which such a slice is replaced.
         >>> wisp.select_scatter(wisp.zeros(2, 2), wisp.ones(2), 0, 1)
         tensor([[0., 0.],
@@ -586,7 +587,7 @@ static const Operators operators = {
          return scattered("slice_scatter", "SliceScatterBackward0", x, src,
                           [=](const Tensor& y) { return slice(y, dim, start.value_or(0), end.value_or(INT64_MAX), step); });
      },
-     function | method,
+     stored | function | method,
      R"(A copy of the tensor in which the elements from `start` to `end` along a dimension are replaced.
         >>> wisp.slice_scatter(wisp.zeros(4), wisp.ones(2), 0, 1, 3)
         tensor([0., 1., 1., 0.]))"},
@@ -596,11 +597,11 @@ static const Operators operators = {
          return scattered("as_strided_scatter", "AsStridedScatterBackward0", x, src,
                           [=](const Tensor& y) { return as_strided(y, size, stride, offset); });
      },
-     function | method,
+     stored | function | method,
      R"(A copy of the tensor in which the elements of such a view are replaced.
         >>> wisp.as_strided_scatter(wisp.zeros(4), wisp.ones(2), (2,), (2,))
         tensor([1., 0., 1., 0.]))"},
-    {"diagonal_copy(Tensor input, int offset=0, int dim1=0, int dim2=1, *, Tensor? out=None)", diagonal_copy, function,
+    {"diagonal_copy(Tensor input, int offset=0, int dim1=0, int dim2=1, *, Tensor? out=None)", diagonal_copy, stored | function,
      R"(A diagonal between two dimensions, as a copy.
         >>> wisp.diagonal_copy(wisp.tensor([[1, 2], [3, 4]]))
         tensor([1, 4]))"},
@@ -608,7 +609,7 @@ static const Operators operators = {
      [](const Tensor& x, const Tensor& src, int64_t o, int64_t a, int64_t b) {
          return scattered("diagonal_scatter", "DiagonalScatterBackward0", x, src, [=](const Tensor& y) { return diagonal(y, o, a, b); });
      },
-     function | method,
+     stored | function | method,
      R"(A copy of the tensor with another diagonal.
         >>> wisp.diagonal_scatter(wisp.zeros(2, 2), wisp.ones(2))
         tensor([[1., 0.],

@@ -545,7 +545,8 @@ static const Operators operators = {
         tensor([[1., 0.],
                 [0., 1.]]))"},
     {"linalg.svd(Tensor A, bool full_matrices=True, *, str? driver=None, Tensor[]? out=None) -> (U, S, Vh)",
-     [](const Tensor& a, bool full, std::optional<std::string>) { return svd(a, full); }, function | takes_batches | cpu_float32,
+     [](const Tensor& a, bool full, std::optional<std::string>) { return svd(a, full); },
+     by_complex64 | function | takes_batches | cpu_float32,
      R"(The singular value decomposition U, S and the conjugate transpose of V.
         >>> wisp.linalg.svd(wisp.tensor([[3.0, 0.0], [0.0, 4.0]])).S
         tensor([4., 3.]))"},
@@ -563,7 +564,7 @@ static const Operators operators = {
          const auto [u, s, vh] = svd(a, !some);
          return {u, s, mH(vh)};
      },
-     function | method | cpu_float32,
+     by_complex64 | function | method | cpu_float32,
      R"(The singular value decomposition U, S, V.
         >>> wisp.svd(wisp.tensor([[3.0, 0.0], [0.0, 4.0]])).S
         tensor([4., 3.]))"},

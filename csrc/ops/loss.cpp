@@ -376,7 +376,7 @@ static const Operators operators = {
         tensor(5.))"},
     {"nn.functional.l1_loss(Tensor input, Tensor target, bool? size_average=None, bool? reduce=None, "
      "str reduction='mean', Tensor? weight=None)",
-     l1_loss, function | in_float32,
+     l1_loss, complex_half | function | in_float32,
      R"(The mean absolute error.
         >>> wisp.nn.functional.l1_loss(wisp.tensor([1.0, 3.0]), wisp.zeros(2))
         tensor(2.))"},

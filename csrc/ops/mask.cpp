@@ -220,12 +220,12 @@ static const Operators operators = {
          if (as_tuple) return ToPython{}(nonzero_tuple(x));
          return ToPython{}(nonzero(x));
      },
-     function | method,
+     complex_half | function | method,
      R"(The indices of the elements that are not zero, a row each.
         >>> wisp.nonzero(wisp.tensor([0, 5, 0, 7]))
         tensor([[1],
                 [3]]))"},
-    {"argwhere(Tensor input)", [](const Tensor& x) { return nonzero(x); }, function | method,
+    {"argwhere(Tensor input)", [](const Tensor& x) { return nonzero(x); }, complex_half | function | method,
      R"(The indices of the elements that are not zero, a row each.
         >>> wisp.argwhere(wisp.tensor([[0, 1], [2, 0]]))
         tensor([[0, 1],
@@ -265,14 +265,16 @@ static const Operators operators = {
         tensor([[0., 0.],
                 [0., 9.]]))"},
     {"masked_fill(Tensor input, Tensor mask, Operand value)",
-     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill(x, mask, value); }, function | method | elementwise,
+     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill(x, mask, value); },
+     complex_half | function | method | elementwise,
      R"(A copy with a number where the mask is true.
         >>> wisp.masked_fill(wisp.tensor([1, 2]), wisp.tensor([True, False]), 0)
         tensor([0, 2]))"},
     {"masked_fill_(Tensor input, Tensor mask, Operand value)",
-     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill_(x, mask, value); }, method | elementwise},
+     [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill_(x, mask, value); },
+     complex_half | method | elementwise},
     {"masked_select(Tensor input, Tensor mask, *, Tensor? out=None)",
-     [](const Tensor& x, const Tensor& mask) { return masked_select(x, mask); }, function | method,
+     [](const Tensor& x, const Tensor& mask) { return masked_select(x, mask); }, stored | function | method,
      R"(The elements where the mask is true, in one dimension.
         >>> wisp.masked_select(wisp.tensor([1, 2, 3]), wisp.tensor([True, False, True]))
         tensor([1, 3]))"},

@@ -634,7 +634,7 @@ static const Operators operators = {
      R"(The sum of the products of two vectors, the first one conjugated.
         >>> wisp.vdot(wisp.tensor([1j]), wisp.tensor([1j]))
         tensor(1.+0.j))"},
-    {"outer(Tensor input, Tensor vec2, *, Tensor? out=None)", outer, function | method,
+    {"outer(Tensor input, Tensor vec2, *, Tensor? out=None)", outer, complex_half | function | method,
      R"(All products of the elements of two vectors.
         >>> wisp.outer(wisp.tensor([1, 2]), wisp.tensor([3, 4]))
         tensor([[3, 4],

@@ -428,7 +428,7 @@ static const Operators operators = {
      [](const TensorList& params) {
          for (const Tensor& p : params) set_grad(p, Tensor());
      },
-     function},
+     stored | function},
     {"_total_norm(Tensor[] tensors)", total_norm, function},
     {"_scale_tensors(Tensor[] tensors, float factor)", scale_tensors, function | writes},
     {"_unscale_tensors(Tensor[] tensors, Tensor factor, Tensor found)", unscale_tensors, function},

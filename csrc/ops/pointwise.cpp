@@ -21,10 +21,13 @@ Param param(const Scalar& s) {
 
 namespace {
 
-constexpr int F = 1, C = 2, I = 4, B = 8;
+constexpr int F = 1, C = 2, I = 4, B = 8, H = 16, Q = 32;
 enum { result_same, result_promote, result_boolean, result_real };
 
-int category(DType d) { return is_complex(d) ? C : is_floating(d) ? F : d == DType::boolean ? B : I; }
+int category(DType d) {
+    static constexpr uint8_t categories[] = {I, I, I, I, I, F, F, F, C, C, B, F, I, I, I, H, Q, Q, Q, Q, Q};
+    return categories[int(d)];
+}
 int rank(DType d) { return is_complex(d) ? 3 : is_floating(d) ? 2 : d == DType::boolean ? 0 : 1; }
 
 // Dimensioned tensors decide; 0-dim tensors and then numbers only raise the category.
@@ -50,9 +53,7 @@ struct Promotion {
             if (i == 2 && is_complex(d)) d = complex_of(default_dtype());
             if (!started) r = d;
             else if (rank(d) > rank(r))
-                r = is_complex(d) && is_floating(r) ? (r == DType::f64 ? DType::c128 : DType::c64)
-                    : i == 2 && is_floating(d)      ? default_dtype()
-                                                    : d;
+                r = is_complex(d) && is_floating(r) ? complex_of(r) : i == 2 && is_floating(d) ? default_dtype() : d;
             started = true;
         }
         return r;

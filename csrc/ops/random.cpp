@@ -57,7 +57,7 @@ void must_lie_within(const Tensor& t, double low, double high, const char* messa
     if (!kernels::random().within(x.device_data<double>(), x.numel(), low, high)) throw RuntimeError(message);
 }
 
-DType sampled_dtype(DType d) { return is_reduced(d) ? DType::f32 : d; }
+DType sampled_dtype(DType d) { return is_narrow(d) ? compute_dtype(d) : d; }
 
 // The largest number of a short type that is less than `to`.
 double below(DType d, double to) {
@@ -72,6 +72,7 @@ double below(DType d, double to) {
 }
 
 void uniform_values(const Tensor& self, double from, double to, Generator& g) {
+    if (self.dtype() == DType::c32) return uniform_values(view_as_real(alias(self)), from, to, g);
     OnDevice on(self.device());
     const kernels::RandomStream stream = draw(g);
     fill_values(self, sampled_dtype(self.dtype()), [&](const Tensor& t) {
@@ -453,7 +454,7 @@ const Operators operators = {
      [](Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
          return uniform_into(new_tensor(sizes, dtype.value_or(default_dtype()), device), grad, g);
      },
-     function,
+     complex_half | function,
      R"(Numbers evenly distributed from 0 (included) to 1 (not included).
         >>> wisp.rand(2, 3).shape
         torch.Size([2, 3]))"},
@@ -461,7 +462,7 @@ const Operators operators = {
      [](Dims sizes, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad) {
          return normal_into(new_tensor(sizes, dtype.value_or(default_dtype()), device), grad, g);
      },
-     function,
+     complex_half | function,
      R"(Numbers from the standard normal distribution.
         >>> wisp.randn(2, 3).shape
         torch.Size([2, 3]))"},
@@ -469,7 +470,7 @@ const Operators operators = {
      [](const Tensor& t, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad, MaybeFormat format) {
          return uniform_into(new_like(t, dtype, device, format), grad, g);
      },
-     function | elementwise,
+     complex_half | function | elementwise,
      R"(Such numbers in the shape of another tensor.
         >>> wisp.rand_like(wisp.zeros(2, 3)).shape
         torch.Size([2, 3]))"},
@@ -477,7 +478,7 @@ const Operators operators = {
      [](const Tensor& t, Generator& g, MaybeDType dtype, PyObject*, MaybeDevice device, MaybeBool, MaybeBool grad, MaybeFormat format) {
          return normal_into(new_like(t, dtype, device, format), grad, g);
      },
-     function | elementwise,
+     complex_half | function | elementwise,
      R"(Such numbers in the shape of another tensor.
         >>> wisp.randn_like(wisp.zeros(2, 3)).shape
         torch.Size([2, 3]))"},
@@ -551,7 +552,8 @@ const Operators operators = {
         >>> wisp.binomial(wisp.tensor([10.0]), wisp.tensor([1.0]))
         tensor([10.]))"},
 
-    {"normal(Tensor mean, Tensor std, *, Generator? generator=None, Tensor? out=None)", normal_tensors, function | elementwise,
+    {"normal(Tensor mean, Tensor std, *, Generator? generator=None, Tensor? out=None)", normal_tensors,
+     complex_half | function | elementwise,
      R"(Numbers from a normal distribution; mean and deviation are tensors or numbers.
         >>> wisp.normal(0.0, 1.0, (2, 3)).shape
         torch.Size([2, 3]))"},
@@ -574,7 +576,7 @@ const Operators operators = {
          check_floating("normal_kernel_cpu", self.dtype());
          return sample_inplace(self, "normal_", "NormalBackward0", [&] { normal_values(self, mean, deviation, g); });
      },
-     method | elementwise},
+     complex_half | method | elementwise},
     {"uniform_(Tensor self, float from=0, float to=1, *, Generator? generator=None)",
      [](const Tensor& self, double from, double to, Generator& g) {
          check_floating("check_uniform_bounds", self.dtype());
@@ -588,7 +590,7 @@ const Operators operators = {
                                 " and from=", from, " which result in to-from to exceed the limit");
          return sample_inplace(self, "uniform_", "UniformBackward0", [&] { uniform_values(self, from, to, g); });
      },
-     method | elementwise,
+     complex_half | method | elementwise,
      R"(Fills the tensor with numbers evenly distributed from `from` to `to`.
         >>> wisp.zeros(2).uniform_(3, 3)
         tensor([3., 3.]))"},

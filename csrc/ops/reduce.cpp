@@ -645,17 +645,17 @@ static const Operators operators = {
         min=tensor(1),
         max=tensor(3)))"},
     {"any(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor? out=None)",
-     [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return any(x, dim, keepdim); }, function | method | reduces,
+     [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return any(x, dim, keepdim); }, stored | function | method | reduces,
      R"(Whether at least one element is true, in all or along dimensions.
         >>> wisp.any(wisp.tensor([[False, False], [True, False]]), dim=1)
         tensor([False,  True]))"},
     {"all(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor? out=None)",
-     [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return all(x, dim, keepdim); }, function | method | reduces,
+     [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return all(x, dim, keepdim); }, stored | function | method | reduces,
      R"(Whether all elements are true, in all or along dimensions.
         >>> wisp.all(wisp.tensor([[True, False], [True, True]]), dim=1)
         tensor([False,  True]))"},
     {"count_nonzero(Tensor input, int[]? dim=None)", [](const Tensor& x, std::optional<Dims> dim) { return count_nonzero(x, dim); },
-     function | method | reduces,
+     stored | function | method | reduces,
      R"(How many elements are not zero.
         >>> wisp.count_nonzero(wisp.tensor([[0, 1], [2, 3]]), dim=0)
         tensor([1, 2]))"},
@@ -666,12 +666,13 @@ static const Operators operators = {
      [](const Tensor& x, Scalar p, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
          return vector_norm(x, p.to_double(), dim, keepdim, dtype);
      },
-     function | reduces | cuda_float32,
+     by_complex64 | function | reduces | cuda_float32,
      R"(The norm of the elements, of all or along dimensions: `ord` is a number, inf, -inf or 0.
         >>> wisp.linalg.vector_norm(wisp.tensor([3.0, 4.0]))
         tensor(5.))"},
     {"frobenius_norm(Tensor input, int[] dim, bool keepdim=False, *, Tensor? out=None)",
-     [](const Tensor& x, Dims dim, bool keepdim) { return vector_norm(x, 2, dim, keepdim, {}); }, function | reduces | cuda_float32,
+     [](const Tensor& x, Dims dim, bool keepdim) { return vector_norm(x, 2, dim, keepdim, {}); },
+     by_complex64 | function | reduces | cuda_float32,
      R"(The square root of the sum of squares, along dimensions.
         >>> wisp.frobenius_norm(wisp.tensor([[3.0, 4.0], [6.0, 8.0]]), 1)
         tensor([ 5., 10.]))"},
@@ -685,19 +686,19 @@ static const Operators operators = {
      R"(The logarithm of the sum of exponentials along dimensions.
         >>> wisp.special.logsumexp(wisp.tensor([0.0, 0.0]), 0)
         tensor(0.6931))"},
-    {"equal(Tensor input, Tensor other)", [](const Tensor& a, const Tensor& b) { return equal(a, b); }, function | method,
+    {"equal(Tensor input, Tensor other)", [](const Tensor& a, const Tensor& b) { return equal(a, b); }, stored | function | method,
      R"(Whether two tensors have the same shape and the same elements.
         >>> wisp.equal(wisp.tensor([1, 2]), wisp.tensor([1, 2]))
         True)"},
     {"isclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)",
      [](const Tensor& a, const Tensor& b, double rtol, double atol, bool nan) { return isclose(a, b, rtol, atol, nan); },
-     function | method | elementwise,
+     stored | function | method | elementwise,
      R"(Where `|input - other| <= atol + rtol * |other|`.
         >>> wisp.isclose(wisp.tensor([1.0, 2.0]), wisp.tensor([1.0 + 1e-9, 2.1]))
         tensor([ True, False]))"},
     {"allclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False)",
      [](const Tensor& a, const Tensor& b, double rtol, double atol, bool nan) { return is_nonzero(all(isclose(a, b, rtol, atol, nan))); },
-     function | method,
+     stored | function | method,
      R"(Whether all elements are close: `|input - other| <= atol + rtol * |other|`.
         >>> wisp.allclose(wisp.tensor([1.0]), wisp.tensor([1.0 + 1e-7]))
         True)"},
@@ -742,22 +743,22 @@ static const Operators operators = {
         >>> wisp.min(wisp.tensor([[1, 5], [7, 2]]), dim=1).values
         tensor([1, 2]))"},
     {"std",
-     reduces | documented("std(input, dim=None, *, correction=1, keepdim=False, out=None)") |
+     by_complex64 | reduces | documented("std(input, dim=None, *, correction=1, keepdim=False, out=None)") |
          documented_method("std(dim=None, *, correction=1, keepdim=False)"),
      R"(The standard deviation, of all or along dimensions; `correction=1` divides by n - 1.
         >>> wisp.std(wisp.tensor([1.0, 2.0, 3.0]))
         tensor(1.))"},
-    {"std_mean", reduces | documented("std_mean(input, dim=None, *, correction=1, keepdim=False, out=None)"),
+    {"std_mean", by_complex64 | reduces | documented("std_mean(input, dim=None, *, correction=1, keepdim=False, out=None)"),
      R"(The standard deviation and the mean together.
         >>> wisp.std_mean(wisp.tensor([1.0, 2.0, 3.0]))
         (tensor(1.), tensor(2.)))"},
     {"var",
-     reduces | documented("var(input, dim=None, *, correction=1, keepdim=False, out=None)") |
+     by_complex64 | reduces | documented("var(input, dim=None, *, correction=1, keepdim=False, out=None)") |
          documented_method("var(dim=None, *, correction=1, keepdim=False)"),
      R"(The variance, of all or along dimensions; `correction=1` divides by n - 1.
         >>> wisp.var(wisp.tensor([1.0, 2.0, 3.0]))
         tensor(1.))"},
-    {"var_mean", reduces | documented("var_mean(input, dim=None, *, correction=1, keepdim=False, out=None)"),
+    {"var_mean", by_complex64 | reduces | documented("var_mean(input, dim=None, *, correction=1, keepdim=False, out=None)"),
      R"(The variance and the mean together.
         >>> wisp.var_mean(wisp.tensor([1.0, 2.0, 3.0]))
         (tensor(1.), tensor(2.)))"},

@@ -193,7 +193,7 @@ static const Operators operators = {
         tensor([0.0000, 0.6931, 1.0986]))"},
     {"diff(Tensor input, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None, *, Tensor? out=None)",
      [](const Tensor& x, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) { return diff(x, n, dim, prepend, append); },
-     function | method | along_dim,
+     complex_half | function | method | along_dim,
      R"(The differences of neighbours along a dimension, `n` times.
         >>> wisp.diff(wisp.tensor([1, 4, 9, 16]))
         tensor([3, 5, 7]))"},

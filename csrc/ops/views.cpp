@@ -317,7 +317,7 @@ Tensor view_as_real(const Tensor& t) {
 }
 
 Tensor view_as_complex(const Tensor& t) {
-    if (t.dtype() != DType::f32 && t.dtype() != DType::f64)
+    if (t.dtype() != DType::f32 && t.dtype() != DType::f64 && t.dtype() != DType::f16)
         throw RuntimeError("view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: ",
                            type_name(t.dtype()));
     if (t.dim() == 0) throw RuntimeError("Input tensor must have one or more dimensions");
@@ -475,7 +475,7 @@ static Tensor become(const Tensor& t, const Tensor& v) {
 static Tensor transpose_(const Tensor& t, int64_t a, int64_t b) { return become(t, exchanged(t, a, b, "TransposeBackward1")); }
 
 static const Operators operators = {
-    {"view(Tensor input, dtype dtype)", view_as_dtype, method,
+    {"view(Tensor input, dtype dtype)", view_as_dtype, stored | method,
      R"(The same memory in another shape (one size may be -1), or read as another dtype.
         >>> wisp.arange(6).view(2, -1)
         tensor([[0, 1, 2],
@@ -526,15 +526,15 @@ static const Operators operators = {
      R"(Two dimensions exchanged, as a view.
         >>> wisp.swapdims(wisp.zeros(2, 3), 0, 1).shape
         torch.Size([3, 2]))"},
-    {"transpose_(Tensor input, int dim0, int dim1)", transpose_, method | along_dim},
-    {"swapaxes_(Tensor input, int axis0, int axis1)", transpose_, method | along_dim},
-    {"swapdims_(Tensor input, int dim0, int dim1)", transpose_, method | along_dim},
+    {"transpose_(Tensor input, int dim0, int dim1)", transpose_, stored | method | along_dim},
+    {"swapaxes_(Tensor input, int axis0, int axis1)", transpose_, stored | method | along_dim},
+    {"swapdims_(Tensor input, int dim0, int dim1)", transpose_, stored | method | along_dim},
     {"t(Tensor input)", transposed, function | method | makes_view,
      R"(The transpose of a matrix, as a view.
         >>> wisp.t(wisp.tensor([[1, 2], [3, 4]]))
         tensor([[1, 3],
                 [2, 4]]))"},
-    {"t_(Tensor input)", [](const Tensor& t) { return become(t, transposed(t)); }, method},
+    {"t_(Tensor input)", [](const Tensor& t) { return become(t, transposed(t)); }, stored | method},
     {"permute(Tensor input, int... dims)", [](const Tensor& t, Dims d) { return permute(t, d); }, method | makes_view,
      R"(The dimensions in another order, as a view.
         >>> wisp.permute(wisp.zeros(2, 3, 4), (2, 0, 1)).shape
@@ -574,17 +574,17 @@ static const Operators operators = {
     {"squeeze(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return squeeze(t, {d}); }, function | method},
     {"squeeze(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return squeeze(t, d, "SqueezeBackward2"); }, function | method},
     {"squeeze(Tensor input, int... dim)", [](const Tensor& t, Dims d) { return squeeze(t, d, "SqueezeBackward2"); }, method},
-    {"squeeze_(Tensor input)", [](const Tensor& t) { return become(t, squeeze(t)); }, method},
+    {"squeeze_(Tensor input)", [](const Tensor& t) { return become(t, squeeze(t)); }, stored | method},
     {"squeeze_(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return become(t, squeeze(t, {d}, "SqueezeBackward4")); }, method},
     {"squeeze_(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return become(t, squeeze(t, d, "SqueezeBackward5")); }, method},
     {"unsqueeze(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return unsqueeze(t, d); }, function | method | makes_view,
      R"(A new dimension of size 1, as a view.
         >>> wisp.unsqueeze(wisp.tensor([1, 2]), 1).shape
         torch.Size([2, 1]))"},
-    {"unsqueeze_(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return become(t, unsqueeze(t, d)); }, method},
+    {"unsqueeze_(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return become(t, unsqueeze(t, d)); }, stored | method},
     {"as_strided_(Tensor input, int[] size, int[] stride, int? storage_offset=None)",
      [](const Tensor& t, Dims size, Dims stride, std::optional<int64_t> offset) { return become(t, as_strided(t, size, stride, offset)); },
-     function | method},
+     stored | function | method},
     {"narrow(Tensor input, int dim|dimension, int start, int length)",
      [](const Tensor& t, int64_t d, int64_t s, int64_t l) { return narrow(t, d, s, l); }, function | method | makes_view | along_dim,
      R"(`length` elements from `start` on, along a dimension, as a view.
@@ -615,7 +615,7 @@ static const Operators operators = {
         >>> wisp.diagonal(wisp.tensor([[1, 2], [3, 4]]), offset=1)
         tensor([2]))"},
     {"linalg.diagonal(Tensor A, *, int offset=0, int dim1=-2, int dim2=-1)",
-     [](const Tensor& t, int64_t o, int64_t a, int64_t b) { return diagonal(t, o, a, b); }, function,
+     [](const Tensor& t, int64_t o, int64_t a, int64_t b) { return diagonal(t, o, a, b); }, stored | function,
      R"(The diagonals of matrices.
         >>> wisp.linalg.diagonal(wisp.eye(2))
         tensor([1., 1.]))"},
@@ -648,7 +648,7 @@ static const Operators operators = {
      [](const Tensor& t, Dims n, int64_t d, bool even) {
          return split_as(t, n, d, even ? "UnsafeSplitBackward0" : "UnsafeSplitWithSizesBackward0", [&](Layout l) { return alias(t, l); });
      },
-     function},
+     stored | function},
     {"chunk(Tensor input, int chunks, int dim=0)", chunk, function | method | makes_view | along_dim,
      R"(The tensor cut into about equal parts along a dimension, as views.
         >>> wisp.chunk(wisp.arange(5), 2)
@@ -673,11 +673,11 @@ static const Operators operators = {
      },
      function | method},
     {"tensor_split(Tensor input, int[] indices, int dim=0)", tensor_split_at, function | method},
-    {"view_as_real(Tensor input)", [](const Tensor& t) { return view_as_real(t); }, function | takes_batches,
+    {"view_as_real(Tensor input)", [](const Tensor& t) { return view_as_real(t); }, stored | function | takes_batches,
      R"(Complex numbers as pairs in a new last dimension, as a view.
         >>> wisp.view_as_real(wisp.tensor([1 + 2j]))
         tensor([[1., 2.]]))"},
-    {"view_as_complex(Tensor input)", [](const Tensor& t) { return view_as_complex(t); }, function | takes_batches | cpu_float32,
+    {"view_as_complex(Tensor input)", [](const Tensor& t) { return view_as_complex(t); }, stored | function | takes_batches | cpu_float32,
      R"(Pairs in the last dimension as complex numbers, as a view.
         >>> wisp.view_as_complex(wisp.tensor([[1.0, 2.0]]))
         tensor([1.+2.j]))"},

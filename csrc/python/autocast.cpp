@@ -78,7 +78,7 @@ void set_autocast(bool gpu, bool on, DType dtype) {
 }
 
 const Operators operators = {
-    {"_set_autocast(bool gpu, bool enabled, dtype dtype)", set_autocast, function},
+    {"_set_autocast(bool gpu, bool enabled, dtype dtype)", set_autocast, stored | function},
     {"_autocast_enabled(bool gpu)", [](bool gpu) { return states[gpu].enabled; }, function | shape_only},
     {"_autocast_dtype(bool gpu)", [](bool gpu) { return states[gpu].lower; }, function | shape_only},
     {"_autocast_nest(int by)",

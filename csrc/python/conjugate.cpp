@@ -143,7 +143,7 @@ const Operators operators = {
          Py_INCREF(cls);
      },
      function},
-    {"conj(Tensor input)", [](const Tensor& t) { return conjugate_view(t); }, function | method | elementwise | is_linear,
+    {"conj(Tensor input)", [](const Tensor& t) { return conjugate_view(t); }, stored | function | method | elementwise | is_linear,
      R"(The complex conjugate of each element; real tensors are returned as they are.
         >>> wisp.conj(wisp.tensor([1 + 2j]))
         tensor([1.-2.j]))"},
@@ -153,7 +153,7 @@ const Operators operators = {
              throw RuntimeError("tensor.adjoint() is only supported on matrices or batches of matrices. Got ", t.dim(), "-D tensor.");
          return conjugate_view(transpose(t, -2, -1));
      },
-     function | method,
+     stored | function | method,
      R"(The conjugate transpose of the last two dimensions, as a view.
         >>> wisp.adjoint(wisp.tensor([[1, 2], [3, 4]]))
         tensor([[1, 3],

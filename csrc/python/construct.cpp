@@ -245,12 +245,12 @@ const Operators operators = {
                  "sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).");
          return new_tensor(data, dtype, device, requires_grad);
      },
-     function,
+     stored | function,
      R"(A tensor of the given data, which is copied.
         >>> wisp.tensor([[1.0, 2.0], [3.0, 4.0]])
         tensor([[1., 2.],
                 [3., 4.]]))"},
-    {"as_tensor(any data, dtype? dtype=None, device? device=None)", as_tensor_sharing, function,
+    {"as_tensor(any data, dtype? dtype=None, device? device=None)", as_tensor_sharing, stored | function,
      R"(A tensor of some data, on its memory where it can be shared.
         >>> wisp.as_tensor([1, 2])
         tensor([1, 2]))"},
@@ -264,7 +264,7 @@ const Operators operators = {
                  "array to get a writable one.");
          return t;
      },
-     function,
+     stored | function,
      R"(A tensor on the memory of a NumPy array.
         >>> wisp.from_numpy(__import__("numpy").arange(3))
         tensor([0, 1, 2]))"},
@@ -302,7 +302,7 @@ const Operators operators = {
          if (requires_grad) t->requires_grad = true;
          return t;
      },
-     function,
+     stored | function,
      R"(A tensor on the memory of an object with a buffer, read as a dtype.
         >>> wisp.frombuffer(bytearray([1, 0, 2, 0]), dtype=wisp.int16)
         tensor([1, 2], dtype=torch.int16))"},

@@ -108,7 +108,10 @@ std::vector<double> to_doubles(PyObject* o) {
 }
 
 DType to_dtype(PyObject* o) {
-    if (Py_TYPE(o) == &dtype_type) return reinterpret_cast<DTypeObject*>(o)->dtype;
+    if (Py_TYPE(o) == &dtype_type) {
+        const DType d = reinterpret_cast<DTypeObject*>(o)->dtype;
+        return is_stored(d) ? use_stored(d) : d;
+    }
     if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) return DType::f64;
     if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) return DType::i64;
     if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) return DType::boolean;

@@ -28,6 +28,7 @@ struct DLManagedTensor {
     void (*deleter)(DLManagedTensor*);
 };
 enum { code_int = 0, code_uint = 1, code_float = 2, code_bfloat = 4, code_complex = 5, code_bool = 6 };
+constexpr uint8_t float8_codes[] = {10, 12, 11, 13, 14};  // e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e8m0fnu
 enum { device_cpu = 1, device_cuda = 2, device_pinned = 3 };
 
 struct Exported {
@@ -40,6 +41,7 @@ DLDataType to_dl(DType d) {
     const uint8_t bits = uint8_t(8 * item_size(d));
     const uint8_t code = d == DType::boolean ? code_bool
                          : d == DType::bf16  ? code_bfloat
+                         : is_float8(d)      ? float8_codes[int(d) - int(DType::f8_e4m3fn)]
                          : is_complex(d)     ? code_complex
                          : is_floating(d)    ? code_float
                          : is_signed(d)      ? code_int
@@ -51,7 +53,7 @@ DType from_dl(DLDataType t) {
     if (t.lanes == 1)
         for (int i = 0; i < int(DType::count); i++) {
             const DLDataType d = to_dl(DType(i));
-            if (d.code == t.code && d.bits == t.bits) return DType(i);
+            if (d.code == t.code && d.bits == t.bits) return use_stored(DType(i));
         }
     throw RuntimeError("from_dlpack: unsupported element type (code ", int(t.code), ", ", int(t.bits), " bits, ", int(t.lanes), " lanes)");
 }
@@ -110,8 +112,8 @@ Tensor from_capsule(PyObject* capsule) {
 }
 
 const Operators operators = {
-    {"_to_dlpack(Tensor input)", to_dlpack, function},
-    {"_from_dlpack(any capsule)", from_capsule, function},
+    {"_to_dlpack(Tensor input)", to_dlpack, stored | function},
+    {"_from_dlpack(any capsule)", from_capsule, stored | function},
 };
 
 }  // namespace

@@ -277,20 +277,20 @@ const Operators operators = {
          r.create_graph = create;
          run_backward(r);
      },
-     function},
+     stored | function},
     {"_grad(any outputs, any grad_outputs, any inputs, bool retain_graph, bool create_graph, bool allow_unused)",
      [](PyObject* outputs, PyObject* grads, PyObject* inputs, bool retain, bool create, bool unused) {
          return run_backward(grad_request(outputs, grads, inputs, retain, create, unused));
      },
-     function},
+     stored | function},
     {"_grad_of_batch(any outputs, any grad_outputs, any inputs, bool retain_graph, bool create_graph, bool allow_unused)",
      [](PyObject* outputs, PyObject* grads, PyObject* inputs, bool retain, bool create, bool unused) {
          BackwardRequest r = grad_request(outputs, grads, inputs, retain, create, unused);
          r.batch = r.grads[0].size(0);
          return run_backward(r);
      },
-     function},
-    {"_tensor_at(any node, int output)", tensor_at, function},
+     stored | function},
+    {"_tensor_at(any node, int output)", tensor_at, stored | function},
     {"_push_saved_tensors_hooks(any pack, any unpack)", [](PyObject* p, PyObject* u) { push_saved_hooks(p, u); }, function},
     {"_pop_saved_tensors_hooks()", []() { pop_saved_hooks(); }, function},
     {"_set_saved_tensors_hooks_disabled(any message)", [](PyObject* m) { set_saved_hooks_disabled(m == Py_None ? "" : to_string(m)); },
@@ -330,7 +330,7 @@ const Operators operators = {
                  "saved tensors after calling backward.");
          return saved_tuple(n);
      },
-     function},
+     stored | function},
     {"_set_detect_anomaly(bool enabled, bool check_nan=True)", [](bool on, bool nan) { set_anomaly(on, nan); }, function},
     {"is_anomaly_enabled()", []() { return anomaly_enabled(); }, function,
      R"(Whether anomalies in backward passes are looked for.
@@ -355,10 +355,10 @@ const Operators operators = {
     {"_enter_dual_level()", enter_dual_level, function | shape_only},
     {"_exit_dual_level(int level)", exit_dual_level, function | shape_only},
     {"_hide_tangents(int level)", hide_tangents, function | shape_only},
-    {"_make_dual(Tensor primal, Tensor tangent, int level)", make_dual, function},
-    {"_primal(Tensor dual, int level)", primal_of, function | takes_batches},
-    {"_tangent(Tensor dual, int level)", tangent_of, function | takes_batches},
-    {"_has_tangent(Tensor input)", [](const Tensor& t) { return forward_visible() && has_tangent(t); }, function | takes_batches},
+    {"_make_dual(Tensor primal, Tensor tangent, int level)", make_dual, stored | function},
+    {"_primal(Tensor dual, int level)", primal_of, stored | function | takes_batches},
+    {"_tangent(Tensor dual, int level)", tangent_of, stored | function | takes_batches},
+    {"_has_tangent(Tensor input)", [](const Tensor& t) { return forward_visible() && has_tangent(t); }, stored | function | takes_batches},
     {"_without_graph(Tensor input)", without_graph, function | makes_view | takes_batches},
     {"_live_tensors()", []() { return live_tensors(); }, function},
 };

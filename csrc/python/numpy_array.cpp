@@ -48,7 +48,7 @@ void look_at_numpy() {
         Ref type(PyObject_GetAttrString(numpy, "ndarray"));
         if (reinterpret_cast<PyTypeObject*>(type.get())->tp_basicsize < Py_ssize_t(sizeof(ArrayObject))) return;
         for (int d = 0; d < int(DType::count); d++) {
-            if (DType(d) == DType::bf16) continue;
+            if (DType(d) == DType::bf16 || is_stored(DType(d))) continue;
             Ref descriptor(PyObject_CallMethod(numpy, "dtype", "s", name_of(DType(d))));
             descriptors[d] = Py_NewRef(descriptor.get());
         }

@@ -23,15 +23,33 @@ PyObject* generator = nullptr;
 
 PyObject* dtype_repr(PyObject* self) { return PyUnicode_FromFormat("torch.%s", name_of(reinterpret_cast<DTypeObject*>(self)->dtype)); }
 DType dtype_of_object(PyObject* self) { return reinterpret_cast<DTypeObject*>(self)->dtype; }
+// "f32", "bf16", "f8e5m2": the letter, the bits and what follows.
+std::string abbreviation(DType d) {
+    const std::string name = name_of(d);
+    if (d == DType::boolean) return "b8";
+    std::string s = name.substr(0, d == DType::bf16 ? 2 : 1);
+    for (size_t i = name.find_first_of("0123456789"); i < name.size(); i++)
+        if (name[i] != '_') s += name[i];
+    return s;
+}
 PyGetSetDef dtype_getset[] = {
     {"is_floating_point", [](PyObject* s, void*) { return PyBool_FromLong(is_floating(dtype_of_object(s))); }, nullptr, nullptr, nullptr},
     {"is_complex", [](PyObject* s, void*) { return PyBool_FromLong(is_complex(dtype_of_object(s))); }, nullptr, nullptr, nullptr},
     {"is_signed", [](PyObject* s, void*) { return PyBool_FromLong(is_signed(dtype_of_object(s))); }, nullptr, nullptr, nullptr},
+    {"abbr", [](PyObject* s, void*) { return PyUnicode_FromString(abbreviation(dtype_of_object(s)).c_str()); }, nullptr, nullptr, nullptr},
     {"itemsize", [](PyObject* s, void*) { return PyLong_FromLongLong(item_size(dtype_of_object(s))); }, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef dtype_methods[] = {
     {"to_real", [](PyObject* s, PyObject*) { return dtype_object(real_of(dtype_of_object(s))); }, METH_NOARGS, nullptr},
-    {"to_complex", [](PyObject* s, PyObject*) { return dtype_object(complex_of(dtype_of_object(s))); }, METH_NOARGS, nullptr},
+    {"to_complex",
+     [](PyObject* s, PyObject*) {
+         return guarded([&] {
+             const DType d = dtype_of_object(s);
+             if (is_integral(d)) throw RuntimeError("Unknown Complex ScalarType for ", type_name(d));
+             return dtype_object(complex_of(d));
+         });
+     },
+     METH_NOARGS, nullptr},
     {"__reduce__", [](PyObject* s, PyObject*) { return PyUnicode_FromString(name_of(dtype_of_object(s))); }, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
@@ -423,9 +441,9 @@ void add_types(PyObject* module) {
         dtypes[i] = reinterpret_cast<PyObject*>(o);
         PyModule_AddObjectRef(module, name_of(DType(i)), dtypes[i]);
     }
-    const std::pair<const char*, DType> short_names[] = {{"half", DType::f16},   {"float", DType::f32},   {"double", DType::f64},
-                                                         {"short", DType::i16},  {"int", DType::i32},     {"long", DType::i64},
-                                                         {"cfloat", DType::c64}, {"cdouble", DType::c128}};
+    const std::pair<const char*, DType> short_names[] = {{"half", DType::f16},   {"float", DType::f32},    {"double", DType::f64},
+                                                         {"short", DType::i16},  {"int", DType::i32},      {"long", DType::i64},
+                                                         {"cfloat", DType::c64}, {"cdouble", DType::c128}, {"chalf", DType::c32}};
     for (auto& [name, d] : short_names) PyModule_AddObjectRef(module, name, dtypes[int(d)]);
     const char* formats[] = {"contiguous_format", "channels_last", "channels_last_3d", "preserve_format"};
     for (int i = 0; i < 4; i++) {

@@ -110,7 +110,7 @@ const Operators operators = {
     {"_functions_off(bool modes, int change)", [](bool modes, int64_t change) { (modes ? all_off : classes_off) += int(change); },
      function},
     {"_functions_are_off(bool modes)", [](bool modes) { return modes ? all_off > 0 : classes_off > 0 || all_off > 0; }, function},
-    {"_as_class(Tensor input, any cls)", as_class, function},
+    {"_as_class(Tensor input, any cls)", as_class, stored | function},
 };
 
 }  // namespace

@@ -44,7 +44,7 @@ void name_row(Pointwise op, const RowFacts& row, const std::string& parameters, 
     const bool exact =
         op == Pointwise::neg || op == Pointwise::floor || op == Pointwise::ceil || op == Pointwise::isposinf || op == Pointwise::isneginf;
     const std::string name = pointwise_info(op).name, all = parameters + ", *, Tensor" + (exact ? "!?" : "?") + " out=None)";
-    const Facts facts = row | elementwise;
+    const Facts facts = row | elementwise | stored;  // the row's types say which
     if (row.has(special)) {
         register_operator("special." + name + all, Registration("", plain, facts | function, row.text));
     } else if (pointwise_info(op).result == 2) {
@@ -52,7 +52,7 @@ void name_row(Pointwise op, const RowFacts& row, const std::string& parameters, 
     } else {
         register_operator(name + all, Registration("", plain, facts - inplace, row.text));
         const std::string changed = "_(Tensor" + parameters.substr(parameters.find(' ')) + ")";
-        register_operator(name + changed, Registration("", in_place, inplace_form | elementwise | also(row.also)));
+        register_operator(name + changed, Registration("", in_place, inplace_form | elementwise | stored | also(row.also)));
     }
 }
 void name_unary(Pointwise op, const RowFacts& row, Tensor (*plain)(const Tensor&), Tensor (*in_place)(const Tensor&)) {

@@ -20,6 +20,7 @@
 #include "nesting.h"
 #include "overrides.h"
 #include "signature.h"
+#include "stored.h"
 #include "tensor_type.h"
 
 namespace wisp {
@@ -322,8 +323,10 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
     const Operator& op = *self->op;
     const Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     try {
-        if (overriding) [[unlikely]]
+        if (overriding) [[unlikely]] {
             if (PyObject* result = call_overridden(callable, op.name.c_str(), args, n, kwnames)) return result;
+            if (PyObject* result = call_stored(callable, op.name, op.facts, args, n, kwnames)) return result;
+        }
         PyObject* slots[max_parameters];
         Ref rest;
         Profiled profiled;

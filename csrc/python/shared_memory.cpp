@@ -81,7 +81,7 @@ const Operators operators = {
          s->drop();
          return t;
      },
-     function},
+     stored | function},
     // Moves the memory of a tensor, and of all that share it, into a file.
     {"_move_to_shared(Tensor input, int descriptor)",
      [](const Tensor& t, int64_t descriptor) {
@@ -105,16 +105,16 @@ const Operators operators = {
          s->read_only = false;
          mapped()[m->key] = s;
      },
-     function | keeps_memory},
-    {"_note_export(Tensor input)", [](const Tensor& t) { t.storage()->exported = true; }, function},
-    {"_is_shared(Tensor input)", [](const Tensor& t) { return mapping_of(t.storage()) != nullptr; }, function},
+     stored | function | keeps_memory},
+    {"_note_export(Tensor input)", [](const Tensor& t) { t.storage()->exported = true; }, stored | function},
+    {"_is_shared(Tensor input)", [](const Tensor& t) { return mapping_of(t.storage()) != nullptr; }, stored | function},
     // The descriptor behind shared memory; -1 if there is none.
     {"_shared_descriptor(Tensor input)",
      [](const Tensor& t) {
          const Mapping* m = mapping_of(t.storage());
          return int64_t(m ? m->descriptor : -1);
      },
-     function},
+     stored | function},
 };
 
 }  // namespace

@@ -789,13 +789,13 @@ static const Operators operators = {
              if (PyDict_SetItem(type.tp_dict, key, value) < 0) throw PythonError();
          PyType_Modified(&type);
      },
-     function | keeps_memory},
+     stored | function | keeps_memory},
     {"_assign(Tensor input, Tensor result)",
      [](const Tensor& self, const Tensor& result) {
          assign_inplace(self, result, "in-place operator");
          return self;
      },
-     function | writes},
+     stored | function | writes},
 #if defined(WISP_SANITIZE)
     // The canary of the sanitizer build: reads past the end of a tensor.
     {"_overrun(Tensor input)", [](const Tensor& t) { return int64_t(*(t.data<volatile char>() + t.numel() * t.item_size())); }, function},
@@ -814,7 +814,7 @@ static const Operators operators = {
          t.storage()->data();  // as a writer would
          bump_version(t);
      },
-     function},
+     stored | function},
 };
 
 }  // namespace wisp

@@ -435,8 +435,19 @@ def test_tensors_without_memory():
         assert read.is_meta and tuple(read.shape) == (3, 2) and read.stride() == (1, 3)
 
 
-@pytest.mark.parametrize("value", [torch.ones(2).to(torch.float8_e4m3fn), torch.ones(2, dtype=torch.complex32)])
-def test_absent_dtypes_are_named(value):
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"])
+def test_safetensors_of_float8(name):
+    import safetensors.torch
+
+    x = {"b": torch.arange(5.0).to(getattr(torch, name)), "a": torch.ones(3)}
+    theirs = safetensors.torch.save(x)
+    ours = wisp.utils.safetensors.load(theirs)
+    assert str(ours["b"].dtype) == f"torch.{name}" and ours["b"].tolist() == x["b"].tolist()
+    assert wisp.utils.safetensors.save(ours) == theirs
+
+
+def test_absent_dtypes_are_named():
+    value = torch.empty(2, dtype=torch.bits8)
     stream = io.BytesIO()
     torch.save(value, stream)
     stream.seek(0)

@@ -6,10 +6,10 @@
 // p(i) is the i-th number given with the call (alpha, value, weight). either_number, second_number: which operands may be Python numbers.
 
 // clang-format off: the formula is a line
-BINARY(add, F | C | I | B, same, a + b, g, g)
-BINARY(add_scaled, F | C | I | B, same, a + p(0) * b, g, g * conj(p(0)), node_named("AddBackward0"))
-BINARY(sub, F | C | I, same, a - b, g, -g, node_named("SubBackward0", "RsubBackward1"))
-BINARY(mul, F | C | I | B, same, a * b, g * conj(b), g * conj(a),
+BINARY(add, F | C | I | B | H, same, a + b, g, g)
+BINARY(add_scaled, F | C | I | B | H, same, a + p(0) * b, g, g * conj(p(0)), node_named("AddBackward0"))
+BINARY(sub, F | C | I | H, same, a - b, g, -g, node_named("SubBackward0", "RsubBackward1"))
+BINARY(mul, F | C | I | B | H, same, a * b, g * conj(b), g * conj(a),
       everywhere | either_number | also("multiply") | second_named("other|value"),
       R"(`input * other`, element by element, with broadcasting.
          >>> wisp.mul(wisp.tensor([1, 2]), wisp.tensor([[10], [100]]))
@@ -114,12 +114,12 @@ BINARY(lcm, I, same, least_multiple(a, b), none, none,
       R"(The least common multiple.
          >>> wisp.lcm(wisp.tensor([4, 6]), wisp.tensor([6, 8]))
          tensor([12, 24]))")
-BINARY(eq, F | C | I | B, boolean, a == b, none, none,
+BINARY(eq, F | C | I | B | H | Q, boolean, a == b, none, none,
       everywhere | second_number,
       R"(Where both operands are equal.
          >>> wisp.eq(wisp.tensor([1, 2]), wisp.tensor([1, 3]))
          tensor([ True, False]))")
-BINARY(ne, F | C | I | B, boolean, a != b, none, none,
+BINARY(ne, F | C | I | B | H | Q, boolean, a != b, none, none,
       everywhere | second_number | also("not_equal"),
       R"(Where operands differ.
          >>> wisp.ne(wisp.tensor([1, 2]), wisp.tensor([1, 3]))
@@ -260,6 +260,6 @@ BINARY(shifted_chebyshev_polynomial_w, F | I | B, promote, shifted_chebyshev_pol
       R"(Chebyshev's polynomials of the fourth kind on the interval from 0 to 1.
          >>> wisp.special.shifted_chebyshev_polynomial_w(wisp.tensor([0.5]), 2)
          tensor([-1.]))")
-TERNARY(addcmul, F | C | I, same, a + p(0) * b * c, g, g * conj(p(0) * c), g * conj(p(0) * b))
+TERNARY(addcmul, F | C | I | H, same, a + p(0) * b * c, g, g * conj(p(0) * c), g * conj(p(0) * b))
 TERNARY(addcdiv, F | C, same, a + p(0) * (b / c), g, g * conj(p(0) / c), -g * conj(p(0) * b / (c * c)))
 TERNARY(lerp, F | C, same, a + c * (b - a), g * conj(k(1) - c), g * conj(c), g * conj(b - a), node_named("LerpBackward1"))

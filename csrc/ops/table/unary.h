@@ -3,7 +3,7 @@
 //
 //     UNARY(name, types, result, forward, gradient, facts, text)
 //
-// types: what it takes, of F (floating) C (complex) I (integers) B (bool).
+// types: what it takes, of F (floating) C (complex) I (integers) B (bool), and of what is only stored, H (complex32) Q (float8).
 // result: same dtype; promote (integers become the default float); boolean; real (complex gives its real dtype).
 // forward: of x. gradient: of g (incoming gradient), x (input), y (result), or `none`. k(v) is a constant of x's type.
 // piecewise(x, gradient): the gradient, which depends on x with derivative zero (as PyTorch has it for some operators).
@@ -14,17 +14,17 @@
 // A row is instantiated on numbers for kernels and on tensors when a gradient must itself be differentiable.
 
 // clang-format off: the formula is a line
-UNARY(abs, F | C | I, real, abs(x), g * sgn(x),
+UNARY(abs, F | C | I | H | Q, real, abs(x), g * sgn(x),
       everywhere | keeps_zero | in_foreach | onnx("Abs") | also("absolute"),
       R"(The absolute value of each element; of complex numbers, their modulus.
          >>> wisp.abs(wisp.tensor([-1.0, 2.0]))
          tensor([1., 2.]))")
-UNARY(neg, F | C | I, same, -x, -g,
+UNARY(neg, F | C | I | H, same, -x, -g,
       everywhere | is_linear | in_foreach | onnx("Neg") | also("negative"),
       R"(Each element with the other sign.
          >>> wisp.neg(wisp.tensor([1, -2]))
          tensor([-1,  2]))")
-UNARY(sgn, F | C | I | B, same, sgn(x), where(x == k(0), nought(g), (g - y * re(g * conj(y))) / magnitude(x)),
+UNARY(sgn, F | C | I | B | H, same, sgn(x), where(x == k(0), nought(g), (g - y * re(g * conj(y))) / magnitude(x)),
       everywhere | keeps_zero,
       R"(The sign of each element; of complex numbers, the number of length 1 in the same direction.
          >>> wisp.sgn(wisp.tensor([3 + 4j]))
@@ -216,17 +216,17 @@ UNARY(i0, F | I | B, promote, i0(x), g * i1(x),
       R"(The modified Bessel function of the first kind, of order 0.
          >>> wisp.i0(wisp.tensor([0.0, 1.0]))
          tensor([1.0000, 1.2661]))")
-UNARY(isnan, F | C | I | B, boolean, x != x, none,
+UNARY(isnan, F | C | I | B | H | Q, boolean, x != x, none,
       function | method | keeps_zero | onnx("IsNaN"),
       R"(Where elements are NaN.
          >>> wisp.isnan(wisp.tensor([1.0, wisp.nan]))
          tensor([False,  True]))")
-UNARY(isinf, F | C | I | B, boolean, is_infinite(x), none,
+UNARY(isinf, F | C | I | B | H, boolean, is_infinite(x), none,
       function | method | keeps_zero | onnx("IsInf"),
       R"(Where elements are infinite.
          >>> wisp.isinf(wisp.tensor([1.0, -wisp.inf]))
          tensor([False,  True]))")
-UNARY(isfinite, F | C | I | B, boolean, is_finite(x), none,
+UNARY(isfinite, F | C | I | B | H, boolean, is_finite(x), none,
       function | method,
       R"(Where elements are neither infinite nor NaN.
          >>> wisp.isfinite(wisp.tensor([1.0, wisp.inf, wisp.nan]))

@@ -24,9 +24,8 @@ PARENTS = {"_C"}  # files with tables below them
 NAMES = MODULES | TABLES
 # dtypes that Wisp lacks (see dtypes.py), with the bits of an element
 ABSENT_DTYPES = {
-    **dict.fromkeys("float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2".split(), 8),
-    **dict.fromkeys("qint8 quint8 quint4x2 quint2x4 bits8 bits1x8 bits2x4 bits4x2".split(), 8),
-    **{"bits16": 16, "qint32": 32, "complex32": 32, "chalf": 32},
+    **dict.fromkeys("float4_e2m1fn_x2 qint8 quint8 quint4x2 quint2x4 bits8 bits1x8 bits2x4 bits4x2".split(), 8),
+    **{"bits16": 16, "qint32": 32},
     "bit": 1,
     **{f"{kind}{bits}": bits for kind in ("int", "uint") for bits in range(1, 8)},
 }

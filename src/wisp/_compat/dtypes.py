@@ -6,10 +6,18 @@ from wisp._compat import ABSENT_DTYPES
 class AbsentDtype:
     """A dtype that no tensor has. It has a name, a size and a hash; operators refuse it."""
 
-    def __init__(self, name, bits, is_floating_point=False, is_complex=False):
-        self._name, self._bits = name, bits
-        self.is_floating_point, self.is_complex = is_floating_point, is_complex
+    is_complex = False
+
+    def __init__(self, name, bits, is_floating_point=False):
+        self._name, self._bits, self.is_floating_point = name, bits, is_floating_point
         self.is_signed = not name.startswith(("uint", "quint", "bits"))
+
+    @property
+    def abbr(self):
+        """The name in short, as PyTorch's: b4x2, f4e2m1fnx2."""
+        if self._name.startswith("bits"):
+            return self._name.replace("bits", "b") + "x1" * ("x" not in self._name)
+        return self._name.replace("float", "f").replace("_", "")
 
     @property
     def itemsize(self):
@@ -23,8 +31,8 @@ class AbsentDtype:
         return _named, (self._name,)
 
 
-DTYPES = {name: AbsentDtype(name, bits, name.startswith("float"), name.startswith("complex")) for name, bits in ABSENT_DTYPES.items()}
-DTYPES["chalf"], DTYPES["bit"] = DTYPES["complex32"], DTYPES["uint1"]
+DTYPES = {name: AbsentDtype(name, bits, name.startswith("float")) for name, bits in ABSENT_DTYPES.items()}
+DTYPES["bit"] = DTYPES["uint1"]
 
 
 def _named(name):

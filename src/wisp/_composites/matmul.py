@@ -66,10 +66,14 @@ def chain_matmul(*matrices, out=None):
 
 
 def _int_mm(input, mat2, *, out=None):
-    """The product of matrices of 8-bit integers, in 32 bits."""
-    for matrix in (input, mat2):
-        if matrix.dim() != 2 or matrix.dtype not in (_core.int8, _core.uint8):
-            raise RuntimeError(f"_int_mm: expected matrices of 8-bit integers, got shape {tuple(matrix.shape)} of {matrix.dtype}")
+    """The product of matrices of 8-bit integers, of which the first may be unsigned, in 32 bits."""
+    for name, matrix, dtypes in (("self", input, "int8 or uint8"), ("mat2", mat2, "of type int8")):
+        if matrix.dim() != 2:
+            raise RuntimeError(f"int_mm_out_cpu: Expected {name} to be of dimension 2 but got {matrix.dim()}")
+        if matrix.dtype != _core.int8 and (name == "mat2" or matrix.dtype != _core.uint8):
+            raise RuntimeError(f"int_mm_out_cpu: Expected {name} dtype to be {dtypes} but got {str(matrix.dtype)[6:]}")
+    if input.shape[1] != mat2.shape[0]:
+        raise RuntimeError(f"int_mm_out_cpu: self.size(1) needs to match mat2.size(0) but got {input.shape[1]} and {mat2.shape[0]}")
     result = input.to(_core.int32) @ mat2.to(_core.int32)
     return result if out is None else _into(result, out)
 
@@ -82,6 +86,39 @@ def _into(result, out):
     return out.copy_(result)
 
 
-FUNCTIONS = [einsum, tensordot, chain_matmul, _int_mm]
+def _scaled_mm(input, mat2, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None, use_fast_accum=False, *, out=None):
+    """The product of two matrices of float8, each multiplied by its scales: one number, or one for each row of the first and column of
+    the second. `scale_result` and `use_fast_accum` change nothing on the CPU.
+
+    >>> a = wisp.tensor([[1.0, 2.0]]).to(wisp.float8_e4m3fn)
+    >>> wisp._scaled_mm(a, a.t(), wisp.tensor(0.5), wisp.tensor(2.0), out_dtype=wisp.float32)
+    tensor([[5.]])
+    """
+    for name, matrix in (("mat1", input), ("mat2", mat2)):
+        if matrix.dim() != 2:
+            raise RuntimeError(f"{name} must be a matrix, got {matrix.dim()} dimensions")
+    if input.shape[1] != mat2.shape[0]:
+        shapes = "x".join(map(str, input.shape)), "x".join(map(str, mat2.shape))
+        raise RuntimeError(f"mat_a and mat_b shapes cannot be multiplied ({shapes[0]} and {shapes[1]})")
+    rows, columns = input.shape[0], mat2.shape[1]
+    for matrix, scale, shape in ((input, scale_a, (rows, 1)), (mat2, scale_b, (1, columns))):
+        if not (matrix.dtype.is_floating_point and matrix.dtype.itemsize == 1) or scale.dtype is not _core.float32:
+            raise ValueError(
+                f"Invalid scaling configuration.\n_scaled_mm: expected matrices of float8 with scales of float32, got a matrix of "
+                f"{matrix.dtype} and scales of {scale.dtype}"
+            )
+        if scale.numel() != 1 and scale.shape != shape:
+            raise ValueError(
+                f"Invalid scaling configuration.\n_scaled_mm: the scales of a matrix of shape {tuple(matrix.shape)} must be one number "
+                f"or of shape {shape}, got {tuple(scale.shape)}"
+            )
+    if bias is not None and bias.numel() != columns:
+        raise RuntimeError(f"Bias must be size {columns} but got {bias.numel()}")
+    result = _core.mm(input.float() * scale_a, mat2.float() * scale_b)
+    result = (result if bias is None else result + bias).to(out_dtype or input.dtype)
+    return result if out is None else _into(result, out)
+
+
+FUNCTIONS = [einsum, tensordot, chain_matmul, _int_mm, _scaled_mm]
 METHODS = []
 INPLACE = []

@@ -23,7 +23,7 @@ def angle(input, *, out=None):
 def _angle(input):
     if input.is_complex():
         return _core.atan2(input.imag, input.real)
-    x = input if input.is_floating_point() else input.to(_core.get_default_dtype())
+    x = input if input.is_floating_point() or input.is_complex() else input.to(_core.get_default_dtype())
     return _core.where(x < 0, math.pi, x * 0 if x.requires_grad else _core.where(x != x, x, 0.0))
 
 
@@ -72,7 +72,7 @@ def mvlgamma(input, p, *, out=None):
 
 def _mvlgamma(input, p):
     x = input if input.is_floating_point() else input.to(_core.get_default_dtype())
-    steps = _core.arange(0, p, dtype=x.dtype, device=x.device) * -0.5
+    steps = _core.arange(0, p, dtype=x.dtype.to_real(), device=x.device) * -0.5
     return _core.lgamma(x.unsqueeze(-1) + steps).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
 
 

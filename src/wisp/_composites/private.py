@@ -25,14 +25,6 @@ def _segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, a
     return wisp.segment_reduce(data, reduce, lengths=lengths, indices=indices, offsets=offsets, axis=axis, unsafe=unsafe, initial=initial)
 
 
-def _int_mm(input, mat2, *, out=None):
-    """The product of a matrix of int8 or uint8 and one of int8, in int32."""
-    if input.dtype not in (wisp.int8, wisp.uint8) or mat2.dtype is not wisp.int8:
-        raise RuntimeError(f"Expected both matrices to be int8 (the first may be uint8), got {input.dtype} and {mat2.dtype}")
-    result = wisp.mm(input.to(wisp.int32), mat2.to(wisp.int32))
-    return result if out is None else out.copy_(result)
-
-
 def _addmm_activation(input, mat1, mat2, *, beta=1, alpha=1, use_gelu=False, out=None):
     """relu, or gelu by its approximation, of addmm."""
     result = wisp.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
@@ -253,7 +245,6 @@ FUNCTIONS = [
     _convert_indices_from_coo_to_csr,
     _convert_indices_from_csr_to_coo,
     _segment_reduce,
-    _int_mm,
     _softmax_backward_data,
     _log_softmax_backward_data,
     _is_all_true,

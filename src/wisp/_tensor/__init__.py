@@ -39,7 +39,8 @@ def _kind_of(tensor):
     """The dtype as NumPy's array interface writes it."""
     kind = _KINDS.get(str(tensor.dtype)[6:])
     if kind is None:
-        raise TypeError(f"Got unsupported ScalarType {str(tensor.dtype)[6:]}: NumPy has no such type; convert with .float()")
+        wide = "cfloat" if tensor.is_complex() else "float"
+        raise TypeError(f"Got unsupported ScalarType {TYPE_NAMES[tensor.dtype]}: NumPy has no such type; convert with .{wide}()")
     return kind
 
 
@@ -283,6 +284,8 @@ TYPE_NAMES = {
     _core.bool: "Bool",
     _core.complex64: "ComplexFloat",
     _core.complex128: "ComplexDouble",
+    _core.complex32: "ComplexHalf",
+    **{getattr(_core, f"float8_{kind}"): f"Float8_{kind}" for kind in ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz", "e8m0fnu")},
 }
 
 

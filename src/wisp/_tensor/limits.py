@@ -7,15 +7,16 @@ _FLOATING = {  # bits, digits after the point in base 2, largest exponent, decim
     "bfloat16": (16, 7, 127, 2),
     "float32": (32, 23, 127, 6),
     "float64": (64, 52, 1023, 15),
+    "complex32": (16, 10, 15, 3),
     "complex64": (32, 23, 127, 6),
     "complex128": (64, 52, 1023, 15),
 }
-# dtypes that no tensor has, but whose limits programs ask for: bits, eps, largest, smallest normal, resolution
-_EIGHT_BITS = {
-    "float8_e4m3fn": (8, 0.125, 448.0, 2.0**-6, 1.0),
-    "float8_e5m2": (8, 0.25, 57344.0, 2.0**-14, 1.0),
-    "float8_e4m3fnuz": (8, 0.125, 240.0, 2.0**-7, 1.0),
-    "float8_e5m2fnuz": (8, 0.25, 57344.0, 2.0**-15, 1.0),
+_EIGHT_BITS = {  # eps, smallest, largest, smallest normal
+    "float8_e4m3fn": (0.125, -448.0, 448.0, 2.0**-6),
+    "float8_e5m2": (0.25, -57344.0, 57344.0, 2.0**-14),
+    "float8_e4m3fnuz": (0.125, -240.0, 240.0, 2.0**-7),
+    "float8_e5m2fnuz": (0.125, -57344.0, 57344.0, 2.0**-15),
+    "float8_e8m0fnu": (1.0, 2.0**-127, 2.0**127, 2.0**-127),
 }
 
 
@@ -26,8 +27,8 @@ class finfo:
         dtype = wisp.get_default_dtype() if type is None else type
         name = str(dtype).rsplit(".", 1)[-1]
         if name in _EIGHT_BITS:
-            self.bits, self.eps, self.max, self.tiny, self.resolution = _EIGHT_BITS[name]
-            self.min, self.smallest_normal, self.dtype = -self.max, self.tiny, name
+            self.eps, self.min, self.max, self.tiny = _EIGHT_BITS[name]
+            self.bits, self.resolution, self.smallest_normal, self.dtype = 8, 1.0, self.tiny, name
             return
         if name not in _FLOATING:
             raise TypeError("finfo() requires a floating point input type. Use iinfo to handle integer types")
@@ -37,7 +38,7 @@ class finfo:
         self.min = -self.max
         self.tiny = self.smallest_normal = 2.0 ** (1 - largest)
         self.resolution = 10.0**-decimals
-        self.dtype = {"complex64": "float32", "complex128": "float64"}.get(name, name)
+        self.dtype = {"complex32": "float16", "complex64": "float32", "complex128": "float64"}.get(name, name)
 
     def __eq__(self, other):
         return isinstance(other, finfo) and self.dtype == other.dtype

@@ -38,7 +38,11 @@ STORAGES = {
     "ComplexDoubleStorage": "complex128",
     "UntypedStorage": "uint8",
 }
-_DTYPES = frozenset("float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool complex64 complex128".split())
+_DTYPES = frozenset(
+    """
+    float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool complex64 complex128 complex32 float8_e4m3fn
+    float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu""".split()
+)
 _OLD_MODULES = {"__builtin__": "builtins", "torch.tensor": "torch"}
 _OLD_NAMES = {"builtins xrange": "range"}
 

@@ -8,6 +8,7 @@ import zipfile
 import numpy
 
 import wisp
+from wisp._tensor import _KINDS
 from wisp.serialization._names import StorageKind
 from wisp.serialization._unpickle import Unpickler, brief
 
@@ -48,8 +49,8 @@ def bytes_of(flat):
     """The memory of a contiguous tensor."""
     if flat.numel() == 0:
         return memoryview(b"")
-    if flat.dtype == wisp.bfloat16:
-        flat = flat.view(wisp.int16)
+    if str(flat.dtype)[6:] not in _KINDS:
+        flat = flat.view(wisp.uint8)
     return memoryview(flat.numpy()).cast("B")
 
 

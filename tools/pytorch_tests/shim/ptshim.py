@@ -223,7 +223,7 @@ def _within(name, names):
 
 
 class RealLoader(importlib.machinery.SourceFileLoader):
-    """Loads a file of PyTorch's harness; dtypes that Wisp only names (complex32, float8) count as dtypes, so that their
+    """Loads a file of PyTorch's harness; dtypes that Wisp only names (quantised ones, bits) count as dtypes, so that their
     tests are collected (and fail)."""
 
     def source_to_code(self, data, path, *, _optimize=-1):

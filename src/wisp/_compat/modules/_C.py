@@ -63,6 +63,15 @@ def _set_deterministic_fill_uninitialized_memory(on):
     _settings._fill_uninitialized_memory(on)
 
 
+def _get_all_dtypes():
+    """Every dtype but quantised ones and those of less than 8 bits, also those that no tensor has."""
+    import wisp
+    from wisp._compat.dtypes import DTYPES
+
+    absent = (value for name, value in DTYPES.items() if name.startswith(("bits", "float4")))
+    return list({*(value for value in vars(wisp).values() if isinstance(value, wisp.dtype)), *absent})
+
+
 def _get_default_device():
     """The default device's name."""
     import wisp

@@ -18,7 +18,7 @@ from wisp._compat import alias, missing
 # methods of PyTorch's tensors that Wisp's may lack; no common class has them, so the name alone tells
 TENSOR_METHODS = """
     to_sparse to_sparse_csr to_sparse_coo to_mkldnn dequantize int_repr q_scale q_zero_point sparse_mask sparse_resize_ sspaddmm
-    crow_indices col_indices is_coalesced coalesce to_padded_tensor chalf align_to align_as refine_names rename_""".split()
+    crow_indices col_indices is_coalesced coalesce to_padded_tensor align_to align_as refine_names rename_""".split()
 
 
 class Finding:

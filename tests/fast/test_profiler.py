@@ -211,3 +211,20 @@ def test_no_share_is_above_100():
     assert len(shares) > 10 and max(shares) <= 100.0
     again = {row.key: row for row in prof.key_averages()}["again"]
     assert again.count == 6 and again.cpu_time_total <= prof.events().self_cpu_time_total
+
+
+def test_ranges_and_names_as_older_programs_have_them():
+    from wisp.autograd.profiler import profile as older
+
+    with older() as prof:
+        handle = wisp.ops.profiler._record_function_enter("by hand", None)
+        wisp.ones(2) * 2
+        wisp.ops.profiler._record_function_exit(handle)
+    names = [event.name for event in prof.function_events]
+    assert names[0] == "by hand" and "aten::mul" in names
+    graph = wisp.fx.Graph()
+    handle = graph.call_function(wisp.ops.profiler._record_function_enter_new, ("range",))
+    graph.call_function(wisp.ops.profiler._record_function_exit, (handle,))
+    graph.output(None)
+    graph.eliminate_dead_code()
+    assert len(graph.nodes) == 3

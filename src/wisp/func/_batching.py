@@ -65,7 +65,8 @@ class BatchedTensor(Tensor):
 
     __torch_function__ = _disabled_torch_function_impl
 
-    item = tolist = numpy = __array__ = _refuse("calling .item(), .tolist() or .numpy()")
+    item = _refuse("calling .item()")
+    tolist = numpy = __array__ = _refuse("calling .tolist() or .numpy()")
     data_ptr = _refuse("calling .data_ptr()")
     __bool__ = _refuse("using data-dependent control flow")
     __float__ = __int__ = __index__ = __complex__ = __contains__ = _refuse("converting to a Python number")

@@ -47,7 +47,8 @@ def _spread(dims, tree, where):
     """`dims` (a number, None, or a tree of these that begins like `tree`) for each leaf of `tree`."""
     if dims is None or isinstance(dims, int):
         return [dims] * len(tree_flatten(tree)[0])
-    if isinstance(dims, (list, tuple)) and isinstance(tree, (list, tuple)) and len(dims) == len(tree):
+    alike = isinstance(dims, (list, tuple)) and isinstance(tree, (list, tuple)) and isinstance(dims, list) == isinstance(tree, list)
+    if alike and len(dims) == len(tree):
         return [d for part, branch in zip(dims, tree) for d in _spread(part, branch, where)]
     if isinstance(dims, dict) and isinstance(tree, dict) and dims.keys() == tree.keys():
         return [d for key in tree for d in _spread(dims[key], tree[key], where)]

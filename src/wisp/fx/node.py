@@ -23,6 +23,7 @@ def _writes(function):
         function in (operator.setitem, wisp._assert)
         or function in _side_effectful_functions
         or getattr(function, "overloadpacket", None) in _side_effectful_functions
+        or getattr(function, "namespace", None) == "profiler"
         or (name.rpartition(".")[0] or name).endswith("_")
         and not name.endswith("__")
     )

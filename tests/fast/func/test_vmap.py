@@ -315,3 +315,12 @@ def test_collections_that_map_themselves():
     assert wisp.equal(pair.a, b * 2) and wisp.equal(pair.b, a + 1) and wisp.equal(total, a.sum(1))
     only = wisp.vmap(lambda pair: Pair(pair.a, pair.a), out_dims=(1,))(Pair(a, b))
     assert wisp.equal(only.a, a.t())
+
+
+def test_in_dims_have_the_structure_of_the_inputs():
+    x, y = wisp.randn(3), wisp.randn(3)
+    assert wisp.equal(wisp.vmap(lambda z: z[0] + z[1], in_dims=([0, 0],))([x, y]), x + y)
+    with pytest.raises(ValueError, match="not compatible with the structure"):
+        wisp.vmap(lambda z: z[0] + z[1], in_dims=((0, 0),))([x, y])
+    with pytest.raises(RuntimeError, match=r"calling .item\(\) on a Tensor"):
+        wisp.vmap(lambda x: x.item())(x)

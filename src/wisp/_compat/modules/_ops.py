@@ -246,6 +246,8 @@ class _Namespace(types.ModuleType):
             raise AttributeError(name)
         if self._namespace in ("aten", "prims"):
             function = _function(name) or _absent(name)  # libraries keep tables of operators that they may never call
+        elif self._namespace == "profiler":
+            function = _function_of_profiler(name)
         else:
             function = _function_of_vision(name, self._namespace)
         if function is None:
@@ -260,6 +262,20 @@ def _absent(name):
         raise NotImplementedError(f"torch.ops.aten.{name}: Wisp has no such operator")
 
     return absent
+
+
+def _function_of_profiler(name):
+    """Ranges of a profile by hand: what `record_function` does at its beginning and its end."""
+
+    def enter(name, args=None):
+        from wisp.profiler import record_function
+
+        return record_function(name, args).__enter__()
+
+    def leave(handle):
+        handle.__exit__(None, None, None)
+
+    return {"_record_function_enter": enter, "_record_function_enter_new": enter, "_record_function_exit": leave}.get(name)
 
 
 def _function_of_vision(name, namespace):

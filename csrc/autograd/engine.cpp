@@ -136,6 +136,12 @@ void mark_needed(Task& task, const Small<Edge, 2>& roots) {
     }
 }
 
+// Whether the sum of two gradients is to be noted: one of them is, or they are on a GPU.
+bool may_wait(const Tensor& a, const Tensor& b) {
+    const auto has_values = [](const Tensor& t) { return t.storage()->memory == Device{}; };
+    return noting && !(has_values(a) && has_values(b));
+}
+
 void deliver(Task& task, NodeState& state, Node& node, uint32_t number, Tensor g) {
     if (state.buffer.size() < node.outputs.size()) state.buffer.resize(node.outputs.size());
     Tensor& slot = state.buffer[number];
@@ -144,7 +150,7 @@ void deliver(Task& task, NodeState& state, Node& node, uint32_t number, Tensor g
     if (!slot) slot = std::move(g);
     else if (is_wrapper(slot) || is_wrapper(g)) slot = call_wrapper("add", {slot, g});
     else if (is_sparse(slot) || is_sparse(g)) slot = call_sparse("add", {slot, g});
-    else if (!task.create_graph && !noting && slot.exclusively_owned() && slot.dtype() == g.dtype() && slot.sizes() == g.sizes())
+    else if (!task.create_graph && !may_wait(slot, g) && slot.exclusively_owned() && slot.dtype() == g.dtype() && slot.sizes() == g.sizes())
         add_(slot, g);
     else slot = add(slot, g);
 }

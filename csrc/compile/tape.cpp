@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "../autograd/source.h"
 #include "../core/above.h"
 #include "../ops/ops.h"
 
@@ -12,6 +13,7 @@ namespace wisp::compile {
 
 Counts counts;
 std::vector<Fusion>* watcher = nullptr;
+std::string asked;
 int64_t worth_noting = 16384;
 
 namespace {
@@ -225,9 +227,18 @@ void take(const Storage* asked, std::vector<Note>& mine, std::vector<Reader>& re
     readers.swap(stay);
 }
 
+std::string current_line() {
+    const SourceLine line = current_source();
+    if (!line.code) return {};
+    std::string text = source_text(line.code, line.offset);
+    Py_DECREF(line.code);
+    return text;
+}
+
 void run_for(Storage* asked) {
     if (notes.empty() && readers.empty()) return;
     lock_running();
+    if (watcher) compile::asked = asked ? current_line() : "";
     static std::vector<Note> spare;  // memory for notes
     std::vector<Note> mine = std::move(spare);
     std::vector<Reader> read;
@@ -288,10 +299,11 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
         pays |= is_pending(t.storage()) || (step.kind == kernels::StepKind::reduce && t.numel() >= worth_noting);
     }
     if (!pays) return false;
-    Scalar numbers[kernels::ProgramStep::most];
+    alignas(16) char numbers[kernels::ProgramStep::most][16] = {};
     for (int i = 0; i < count; i++)
-        if (operands[i].given && !operands[i].tensor) numbers[i] = operands[i].number;
-        else if (operands[i].tensor && is_number_for(*operands[i].tensor, device)) numbers[i] = item(*operands[i].tensor);
+        if (operands[i].given && !operands[i].tensor) operands[i].number.store(numbers[i], step.compute);
+        else if (operands[i].tensor && is_number_for(*operands[i].tensor, device))
+            item(*operands[i].tensor).store(numbers[i], step.compute);
     // Waiting for another thread's run lets others note and run more.
     for (bool settled = true; settled;) {
         settled = false;
@@ -302,7 +314,8 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
             }
     }
 
-    Note n;
+    if (notes.capacity() == notes.size()) notes.reserve(longest);
+    Note& n = notes.emplace_back();
     n.step = step;
     n.step.count = count;
     n.device = device;
@@ -314,7 +327,7 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
         if (!operands[i].tensor || is_number_for(*operands[i].tensor, device)) {
             o.kind = Operand::number;
             o.dtype = step.compute;
-            numbers[i].store(o.value, o.dtype);
+            std::memcpy(o.value, numbers[i], sizeof o.value);
             continue;
         }
         const Tensor& t = *operands[i].tensor;
@@ -336,8 +349,7 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
         accelerator.release(n.out);
         n.out->address = n.out->owner = nullptr;
     }
-    n.out->note = uint32_t(notes.size());
-    notes.push_back(std::move(n));
+    n.out->note = uint32_t(notes.size() - 1);
     counts.notes++;
     if (notes.size() >= longest) run_notes();
     return true;

@@ -71,12 +71,16 @@ struct Fusion {
     std::string shape;
     int64_t read = 0, written = 0;  // bytes
     int64_t eager = 0;              // bytes that the operators would move one by one
+    std::vector<std::string> steps;
+    std::string asked;   // the line whose need for a value ran it; empty: the region ended, or the tape was full
+    double seconds = 0;  // on the CPU
 };
 struct Counts {
-    int64_t notes = 0, dead = 0, programs = 0, runs = 0, bytes = 0, eager_bytes = 0;
+    int64_t notes = 0, dead = 0, programs = 0, plans = 0, runs = 0, bytes = 0, eager_bytes = 0;
 };
 extern Counts counts;
 extern std::vector<Fusion>* watcher;  // gets what is fused, if there is one
+extern std::string asked;             // see Fusion, while there is a watcher
 
 void run(std::vector<Note>& notes);  // plan.cpp
 

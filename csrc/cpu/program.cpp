@@ -1,6 +1,8 @@
-// Fused programs on the CPU: the kernels of the pointwise table, called one after another on pieces of a few thousand elements whose
-// intermediate values stay in the cache. Every value is rounded to its dtype as if it had gone through memory, so that a program
+// Fused programs on the CPU: the kernels of the pointwise table, called one after another on pieces of a thousand elements whose
+// intermediate values stay in the first cache. Every value is rounded to its dtype as if it had gone through memory, so that a program
 // gives the bits that its operators give one by one.
+//
+// What a structure becomes (`Plan`) is kept with the program: the next run with it only asks where inputs and outputs lie now.
 #include "kernels/program.h"
 
 #include <algorithm>
@@ -14,9 +16,10 @@
 namespace wisp::cpu {
 namespace {
 
-constexpr int64_t piece = 2048;   // elements of a unit: a register of floats is 8 KB
-constexpr int64_t grain = 32768;  // elements times steps below which threads don't pay
-constexpr int64_t wide_row = 64;  // elements for which a call of a kernel pays
+constexpr int64_t near_bytes = 20 * 1024;                // of the first cache, for the registers of a unit
+constexpr int64_t least_piece = 256, most_piece = 2048;  // elements of a unit
+constexpr int64_t grain = 32768;                         // elements times steps below which threads don't pay
+constexpr int64_t wide_row = 64;                         // elements for which a call of a kernel pays
 constexpr int max_dims = 64;
 
 // How many elements a register has: one for all, one for each row of a unit, or all of a unit.
@@ -33,8 +36,9 @@ struct Register {
     DType dtype;
     Extent extent;
     Home home;
-    char* base = nullptr;  // fixed, walking
-    bool pinned = false;   // written in the first unit only, and read in all
+    int input = -1, step = -1;  // fixed, walking: whose memory it is
+    bool tile = false;          // walking: the same row again and again
+    bool pinned = false;        // written in the first unit only, and read in all
     int last_use = -1;
     int64_t offset = 0;  // of a buffer, in the thread's memory
 };
@@ -61,13 +65,14 @@ struct Collapsed {
     bool is_one, is_direct, is_tile, is_by_row;
 };
 
-class Plan {
+class Plan : public Prepared {
 public:
     explicit Plan(const Program& program) : program_(program) {
         collapse();
         for (size_t i = 0; i < program.inputs.size(); i++) values_.push_back(input_register(int(i)));
-        for (const ProgramStep& s : program.steps) values_.push_back(emit(s));
+        for (size_t i = 0; i < program.steps.size(); i++) values_.push_back(emit(int(i)));
         place_buffers();
+        std::stable_partition(operations_.begin(), operations_.end(), [](const Operation& o) { return o.once; });
     }
 
     void run() const {
@@ -79,8 +84,21 @@ public:
 private:
     // ---- the shape
 
+    // As many elements as let the inputs, the outputs and two values in between stay near.
+    static int64_t piece_of(const Program& program) {
+        int64_t bytes = 0, widest = 4;
+        for (const ProgramInput& x : program.inputs)
+            if (x.data && !x.strides.empty() && x.strides.back() != 0) bytes += item_size(x.dtype);
+        for (const ProgramStep& s : program.steps) {
+            if (s.out && !s.by_row) bytes += item_size(s.result);
+            widest = std::max(widest, item_size(s.compute));
+        }
+        return std::clamp(near_bytes / (bytes + 2 * widest) / 64 * 64, least_piece, most_piece);
+    }
+
     void collapse() {
         const Dims& sizes = program_.sizes;
+        piece_ = piece_of(program_);
         bool by_row = false;
         for (const ProgramStep& s : program_.steps) by_row |= s.by_row;
         int n = 0;
@@ -104,8 +122,8 @@ private:
         outer_dims_ = n - 1;
         rows_ = 1;
         for (int d = 0; d < outer_dims_; d++) rows_ *= shape_[d];
-        pieces_ = by_row || inner_ <= piece ? 1 : (inner_ + piece - 1) / piece;
-        group_ = pieces_ > 1 ? 1 : std::max<int64_t>(1, std::min(rows_, piece / std::max<int64_t>(inner_, 1)));
+        pieces_ = by_row || inner_ <= piece_ ? 1 : (inner_ + piece_ - 1) / piece_;
+        group_ = pieces_ > 1 ? 1 : std::max<int64_t>(1, std::min(rows_, piece_ / std::max<int64_t>(inner_, 1)));
         for (auto& c : collapsed_) {
             c.inner = c.outer[n - 1];
             bool zeros = true, dense = true;
@@ -138,11 +156,10 @@ private:
     int input_register(int i) {
         const ProgramInput& input = program_.inputs[size_t(i)];
         const Collapsed& c = collapsed_[size_t(i)];
-        char* data = input.data ? input.data : const_cast<char*>(input.number);
-        if (c.is_one) return add_register({input.dtype, Extent::one, Home::fixed, data});
+        if (c.is_one) return add_register({input.dtype, Extent::one, Home::fixed, i});
         const Extent extent = c.is_by_row ? Extent::rows : Extent::full;
-        if (c.is_direct || (c.is_tile && pieces_ > 1)) return add_register({input.dtype, extent, Home::walking, data});
-        if (c.is_tile && group_ == 1) return add_register({input.dtype, extent, Home::fixed, data});
+        if (c.is_direct || (c.is_tile && pieces_ > 1)) return add_register({input.dtype, extent, Home::walking, i, -1, c.is_tile});
+        if (c.is_tile && group_ == 1) return add_register({input.dtype, extent, Home::fixed, i});
         const int r = add_buffer(input.dtype, extent);
         Operation o{Operation::load};
         o.once = registers_[size_t(r)].pinned = c.is_tile;
@@ -181,10 +198,11 @@ private:
         return r;
     }
 
-    int emit(const ProgramStep& s) {
+    int emit(int number) {
+        const ProgramStep& s = program_.steps[size_t(number)];
         const Extent extent = s.by_row ? Extent::rows : Extent::full;
         auto result = [&](DType dtype) {  // in the output's memory, if it has some and this is what is kept there
-            return s.out && dtype == s.result ? add_register({dtype, extent, Home::walking, s.out}) : add_buffer(dtype, extent);
+            return s.out && dtype == s.result ? add_register({dtype, extent, Home::walking, -1, number}) : add_buffer(dtype, extent);
         };
         auto finish = [&](int r) {
             const DType from = registers_[size_t(r)].dtype;
@@ -211,13 +229,13 @@ private:
         }
         if (s.kind == StepKind::cast) {
             const int x = values_[size_t(s.in[0])];
-            const int r = wanted(x, registers_[size_t(x)].dtype, extent);
-            if (registers_[size_t(r)].dtype == s.result && !s.out) return r;
+            if (!s.out) return wanted(x, s.result, extent);
             o.kind = Operation::convert;
             o.count = 2;
-            o.registers[1] = r;
+            o.registers[1] = wanted(x, registers_[size_t(x)].dtype, extent);
             o.registers[0] = result(s.result);
             operations_.push_back(o);
+            if (o.registers[1] == x) derived_.push_back({x, s.result, extent, o.registers[0]});
             return o.registers[0];
         }
         o.count = s.count + 1;
@@ -230,11 +248,19 @@ private:
             return o.registers[0];
         }
         const PointwiseKernelRow& row = pointwise_row(s.op);
-        o.function = s.which ? row.gradient[s.which - 1][compute_index(s.compute)] : row.forward[compute_index(s.compute)];
+        int which = s.which;
+        auto in = s.in;
+        // Gradients of products and quotients are such themselves, and those take a number for a whole row.
+        if (is_floating(s.compute) && ((s.op == Pointwise::mul && which) || (s.op == Pointwise::div && which == 1))) {
+            in[1] = in[which == 1 ? 2 : 1];
+            o.count = 3;
+            which = 0;
+        }
+        o.function = which ? row.gradient[which - 1][compute_index(s.compute)] : row.forward[compute_index(s.compute)];
         o.params = s.has_params ? s.params.data() : nullptr;
-        const bool in_place = !s.which && takes_constants(s.count, s.compute);
-        for (int i = 0; i < s.count; i++) {
-            const int v = s.in[size_t(i)];
+        const bool in_place = !which && takes_constants(o.count - 1, s.compute);
+        for (int i = 0; i < o.count - 1; i++) {
+            const int v = in[size_t(i)];
             if (v < 0) {
                 o.registers[i + 1] = -1;
                 continue;
@@ -300,7 +326,7 @@ private:
 
     // ---- running
 
-    int64_t most_elements() const { return pieces_ > 1 ? piece : group_ * inner_; }
+    int64_t most_elements() const { return pieces_ > 1 ? piece_ : group_ * inner_; }
 
     int64_t offset_of_row(const Collapsed& c, int64_t row) const {
         if (outer_dims_ == 1) return row * c.outer[0];
@@ -342,67 +368,118 @@ private:
         }
     }
 
+    // An operation of one thread: where its registers are in this unit, and how far on in the next.
+    struct Bound {
+        const Operation* operation;
+        char* at[6];
+        int64_t step[6];
+    };
+
+    struct Unit {
+        int64_t first, rows, at, length;
+    };
+    Unit unit_of(int64_t unit) const {
+        if (pieces_ == 1) return {unit * group_, std::min(group_, rows_ - unit * group_), 0, inner_};
+        const int64_t at = unit % pieces_ * piece_;
+        return {unit / pieces_, 1, at, std::min(piece_, inner_ - at)};
+    }
+
+    void place(Bound& b, const Unit& u, char* memory) const {
+        for (int k = 0; k < 6; k++) {
+            const int r = b.operation->registers[k];
+            // Operands that the expression lacks are read all the same.
+            if (k >= b.operation->count || r < 0) {
+                b.at[k] = b.at[k ? 1 : 0];
+                b.step[k] = b.step[k ? 1 : 0];
+                continue;
+            }
+            const Register& x = registers_[size_t(r)];
+            b.step[k] = 0;
+            if (x.home == Home::buffer) {
+                b.at[k] = memory + x.offset;
+                continue;
+            }
+            const ProgramInput* input = x.input >= 0 ? &program_.inputs[size_t(x.input)] : nullptr;
+            b.at[k] = !input ? program_.steps[size_t(x.step)].out : input->data ? input->data : const_cast<char*>(input->number);
+            if (x.home == Home::fixed) continue;
+            const int64_t item = item_size(x.dtype);
+            b.at[k] += (x.extent == Extent::rows ? u.first : x.tile ? u.at : u.first * inner_ + u.at) * item;
+            if (x.extent == Extent::full) b.step[k] = most_elements() * item;
+            else if (pieces_ == 1) b.step[k] = group_ * item;
+        }
+    }
+
     // Unit by unit; a unit is a group of rows, or a piece of a long one.
     void run_units(int64_t begin, int64_t end) const {
         char* memory = buffers(size_t(bytes_));
-        std::vector<char*> places(registers_.size());
-        for (size_t r = 0; r < registers_.size(); r++)
-            places[r] = registers_[r].home == Home::buffer ? memory + registers_[r].offset : registers_[r].base;
+        static thread_local std::vector<Bound> bound;
+        bound.clear();
+        Unit u = unit_of(begin);
+        for (const Operation& o : operations_) {
+            Bound b{&o, {}, {}};
+            place(b, u, memory);
+            // What is made once must do for units that are longer than the first.
+            if (o.once) execute(b, u, most_elements());
+            else bound.push_back(b);
+        }
         for (int64_t unit = begin; unit < end; unit++) {
-            const int64_t first = pieces_ > 1 ? unit / pieces_ : unit * group_, at = pieces_ > 1 ? unit % pieces_ * piece : 0;
-            const int64_t rows = pieces_ > 1 ? 1 : std::min(group_, rows_ - first),
-                          length = pieces_ > 1 ? std::min(piece, inner_ - at) : inner_;
-            for (size_t r = 0; r < registers_.size(); r++) {
-                const Register& x = registers_[r];
-                if (x.home != Home::walking) continue;
-                const bool tile = r < collapsed_.size() && collapsed_[r].is_tile;
-                places[r] = x.base + (x.extent == Extent::rows ? first : tile ? at : first * inner_ + at) * item_size(x.dtype);
+            if (unit != begin) {
+                u = unit_of(unit);
+                if (u.at == 0 && pieces_ > 1)
+                    for (Bound& b : bound) place(b, u, memory);
+                else
+                    for (Bound& b : bound)
+                        for (int k = 0; k < 6; k++) b.at[k] += b.step[k];
             }
-            for (const Operation& o : operations_) {
-                if (o.once && unit != begin) continue;
-                // What is made once must do for units that are longer than the first.
-                const int64_t whole = o.once ? most_elements() : rows * length;
-                const int64_t elements = o.extent == Extent::full ? whole : o.extent == Extent::rows ? rows : 1;
-                char* to = places[size_t(o.registers[0])];
-                const Register& result = registers_[size_t(o.registers[0])];
-                const Register& operand = registers_[size_t(o.count > 1 ? o.registers[1] : o.registers[0])];
-                const char* from = o.count > 1 ? places[size_t(o.registers[1])] : nullptr;
-                switch (o.kind) {
-                case Operation::load: load(o, to, first, rows, at, length); break;
-                case Operation::convert: cpu::copy.convert(to, result.dtype, from, operand.dtype, elements); break;
-                case Operation::spread: {
-                    const int64_t item = item_size(result.dtype);
-                    if (operand.extent == Extent::one) fill(to, from, item, elements);
-                    else
-                        for (int64_t r = 0; r < rows; r++) fill(to + r * length * item, from + r * item, item, length);
-                    break;
-                }
-                case Operation::reduce: {
-                    const int64_t sizes[2] = {rows, length}, strides[2] = {length, 1};
-                    ReduceArguments a{from, operand.dtype, sizes, strides, 2, 2, to, result.dtype};
-                    a.divisor = o.step->divisor;
-                    cpu::reduce.reduce(o.step->reduction, a);
-                    break;
-                }
-                case Operation::kernel: {
-                    char* pointers[6] = {to};
-                    for (int k = 1; k < 6; k++)
-                        pointers[k] = k < o.count && o.registers[k] >= 0 ? places[size_t(o.registers[k])] : places[size_t(o.registers[1])];
-                    if (!o.each_row) {
-                        o.function(pointers, elements, o.params, o.constants);
-                        break;
-                    }
-                    for (int64_t r = 0; r < rows; r++) {
-                        o.function(pointers, length, o.params, o.constants);
-                        for (int k = 0; k < o.count; k++) {
-                            const Register& x = registers_[size_t(o.registers[k])];
-                            pointers[k] += (x.extent == Extent::rows ? 1 : length) * item_size(x.dtype);
-                        }
-                    }
-                    break;
-                }
+            const int64_t whole = u.rows * u.length;
+            for (const Bound& b : bound) {
+                const Operation& o = *b.operation;
+                if (o.kind == Operation::kernel && o.extent == Extent::full && !o.each_row) o.function(b.at, whole, o.params, o.constants);
+                else execute(b, u, whole);
+            }
+        }
+    }
+
+    void execute(const Bound& b, const Unit& u, int64_t whole) const {
+        const Operation& o = *b.operation;
+        const int64_t elements = o.extent == Extent::full ? whole : o.extent == Extent::rows ? u.rows : 1;
+        const Register& result = registers_[size_t(o.registers[0])];
+        const Register& operand = registers_[size_t(o.count > 1 ? o.registers[1] : o.registers[0])];
+        char* to = b.at[0];
+        const char* from = b.at[1];
+        switch (o.kind) {
+        case Operation::load: load(o, to, u.first, u.rows, u.at, u.length); break;
+        case Operation::convert: cpu::copy.convert(to, result.dtype, from, operand.dtype, elements); break;
+        case Operation::spread: {
+            const int64_t item = item_size(result.dtype);
+            if (operand.extent == Extent::one) fill(to, from, item, elements);
+            else
+                for (int64_t r = 0; r < u.rows; r++) fill(to + r * u.length * item, from + r * item, item, u.length);
+            break;
+        }
+        case Operation::reduce: {
+            const int64_t sizes[2] = {u.rows, u.length}, strides[2] = {u.length, 1};
+            ReduceArguments a{from, operand.dtype, sizes, strides, 2, 2, to, result.dtype};
+            a.divisor = o.step->divisor;
+            cpu::reduce.reduce(o.step->reduction, a);
+            break;
+        }
+        case Operation::kernel: {
+            if (!o.each_row) {
+                o.function(b.at, elements, o.params, o.constants);
+                break;
+            }
+            char* pointers[6];
+            std::copy_n(b.at, 6, pointers);
+            for (int64_t r = 0; r < u.rows; r++) {
+                o.function(pointers, u.length, o.params, o.constants);
+                for (int k = 0; k < o.count; k++) {
+                    const Register& x = registers_[size_t(o.registers[k])];
+                    pointers[k] += (x.extent == Extent::rows ? 1 : u.length) * item_size(x.dtype);
                 }
             }
+            break;
+        }
         }
     }
 
@@ -432,7 +509,7 @@ private:
     const Program& program_;
     int outer_dims_ = 0;
     int64_t shape_[max_dims], inner_ = 1, rows_ = 1;
-    int64_t pieces_ = 1, group_ = 1;  // pieces of a row, or rows of a unit
+    int64_t piece_ = most_piece, pieces_ = 1, group_ = 1;  // elements of a piece, pieces of a row, or rows of a unit
     std::vector<Collapsed> collapsed_;
     std::vector<Register> registers_;  // those of the inputs first
     std::vector<int> values_;          // the register of each value
@@ -441,7 +518,33 @@ private:
     int64_t bytes_ = 0;
 };
 
-void run(const Program& program) { Plan(program).run(); }
+// A single row is run as it would be eagerly.
+bool run_alone(const Program& program) {
+    const ProgramStep& s = program.steps[0];
+    if (program.steps.size() > 1 || s.kind != StepKind::row) return false;
+    PointwiseOperand operands[ProgramStep::most + 1];
+    Dims dense(program.sizes.size());
+    int64_t numel = 1;
+    for (int64_t d = program.sizes.size() - 1; d >= 0; d--) {
+        dense[d] = numel;
+        numel *= program.sizes[d];
+    }
+    operands[0] = {s.out, s.result, dense.data(), nullptr};
+    for (int i = 0; i < s.count; i++) {
+        if (s.in[size_t(i)] < 0) continue;
+        const ProgramInput& x = program.inputs[size_t(s.in[size_t(i)])];
+        if (x.data) operands[i + 1] = {x.data, x.dtype, x.strides.data(), nullptr};
+        else operands[i + 1] = {const_cast<char*>(x.number), x.dtype, nullptr, x.number};
+    }
+    pointwise.row(s.op, s.which, s.compute, s.block, operands, s.count + 1, program.sizes, numel, s.has_params ? s.params.data() : nullptr);
+    return true;
+}
+
+void run(const Program& program) {
+    if (run_alone(program)) return;
+    if (!program.prepared) program.prepared = std::make_unique<Plan>(program);
+    static_cast<Plan&>(*program.prepared).run();
+}
 
 const ProgramKernels table = {run};
 

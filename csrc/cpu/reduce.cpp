@@ -592,6 +592,22 @@ void reduce_any(Reduction kind, const ReduceArguments& a) {
         *static_cast<float*>(a.out) = float(a.divisor == 1 ? total : total / a.divisor);
         return;
     }
+    // A few rows that a compiled program has just made: as `rows` folds them, without describing the problem first.
+    if (a.ndim == 2 && a.reduced == 2 && a.strides[1] == 1 && a.sizes[1] >= 64 && a.sizes[1] <= stretch &&
+        a.sizes[0] * a.sizes[1] < grain && a.in_dtype == DType::f32 && a.out_dtype == DType::f32 && !a.indices && a.out &&
+        (kind == Reduction::sum || kind == Reduction::max)) {
+        const float* in = static_cast<const float*>(a.in);
+        float* out = static_cast<float*>(a.out);
+        for (int64_t r = 0; r < a.sizes[0]; r++, in += a.strides[0]) {
+            if (kind == Reduction::max) {
+                out[r] = Max::step(Max::start<float>(), fold_run<Max>(in, a.sizes[1]));
+                continue;
+            }
+            const double total = Sum::step(0.0, fold_run<Sum>(in, a.sizes[1]));
+            out[r] = float(a.divisor == 1 ? total : total / a.divisor);
+        }
+        return;
+    }
     Problem p(a, compute, a.indices != nullptr);
     if (p.results == 0) return;
     if (kind == Reduction::norm && a.parameter != 0) {

@@ -5,6 +5,7 @@
 // reduction gives, and what is computed from that. Steps use the values before them: first come the inputs, then the steps.
 #pragma once
 #include <array>
+#include <memory>
 #include <vector>
 
 #include "core/dims.h"
@@ -39,10 +40,17 @@ struct ProgramStep {
     char* out = nullptr;  // where the value is kept, contiguous; null: only later steps use it
 };
 
+// What a device makes of a program when it is first run.
+struct Prepared {
+    virtual ~Prepared() = default;
+};
+
+// It is run more than once, each time with other memory, numbers and parameters in the same places.
 struct Program {
     Dims sizes;  // the outputs are contiguous in this order of dimensions
     std::vector<ProgramInput> inputs;
     std::vector<ProgramStep> steps;
+    mutable std::unique_ptr<Prepared> prepared;
 };
 
 struct ProgramKernels {

@@ -28,11 +28,10 @@ bool take(PyObject* args, PyObject*& function, PyObject*& arguments, PyObject*& 
     return PyArg_ParseTuple(args, "OO!O!", &function, &PyTuple_Type, &arguments, &PyDict_Type, &keywords);
 }
 
-PyObject* call_noting(PyObject*, PyObject* args) {
-    PyObject *function, *arguments, *keywords;
-    if (!take(args, function, arguments, keywords)) return nullptr;
+// Called for every compiled function: (function, tuple, dict), as our own Python gives them.
+PyObject* call_noting(PyObject*, PyObject* const* args, Py_ssize_t) {
     compile::enter_region();
-    return left(PyObject_Call(function, arguments, keywords));
+    return left(PyObject_Call(args[0], args[1], args[2]));
 }
 
 // The same, with launches on the GPU kept back (cuda/replay.cpp).
@@ -67,12 +66,13 @@ PyObject* run_noted(PyObject*, PyObject*) {
 PyObject* noted_counts(PyObject*, PyObject*) {
     const compile::Counts& c = compile::counts;
     const cuda::ReplayCounts& r = cuda::replay_counts;
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "noted", c.notes, "never_made", c.dead, "programs", c.programs, "runs",
-                         c.runs, "bytes", c.bytes, "bytes_one_by_one", c.eager_bytes, "launches_kept", r.kept, "launches_replayed",
-                         r.replayed, "graphs", r.graphs);
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "noted", c.notes, "never_made", c.dead, "programs", c.programs,
+                         "plans", c.plans, "runs", c.runs, "bytes", c.bytes, "bytes_one_by_one", c.eager_bytes, "launches_kept", r.kept,
+                         "launches_replayed", r.replayed, "graphs", r.graphs);
 }
 
-// The result of a call in a region, and the programs that were made: (names of operators, shape, bytes read, written, one by one).
+// The result of a call in a region, and the programs that were made: (names of operators, shape, bytes read, written,
+// one by one, the text of its steps, the line that asked for it, seconds).
 PyObject* call_watched(PyObject*, PyObject* args) {
     PyObject *function, *arguments, *keywords;
     if (!take(args, function, arguments, keywords)) return nullptr;
@@ -88,7 +88,11 @@ PyObject* call_watched(PyObject*, PyObject* args) {
             Ref names(PyList_New(0));
             for (const std::string& name : f.operators)
                 if (PyList_Append(names.get(), Ref(PyUnicode_FromString(name.c_str())).get()) < 0) throw PythonError();
-            Ref row(Py_BuildValue("(OsLLL)", names.get(), f.shape.c_str(), f.read, f.written, f.eager));
+            Ref steps(PyList_New(0));
+            for (const std::string& step : f.steps)
+                if (PyList_Append(steps.get(), Ref(PyUnicode_FromString(step.c_str())).get()) < 0) throw PythonError();
+            Ref row(Py_BuildValue("(OsLLLOsd)", names.get(), f.shape.c_str(), f.read, f.written, f.eager, steps.get(), f.asked.c_str(),
+                                  f.seconds));
             if (PyList_Append(list.get(), row.get()) < 0) throw PythonError();
         }
         return Py_BuildValue("(OO)", result.get(), list.get());
@@ -103,7 +107,7 @@ PyObject* set_worth_noting(PyObject*, PyObject* elements) {
     return PyLong_FromLongLong(before);
 }
 
-PyMethodDef methods[] = {{"_call_noting", call_noting, METH_VARARGS, nullptr},
+PyMethodDef methods[] = {{"_call_noting", reinterpret_cast<PyCFunction>(call_noting), METH_FASTCALL, nullptr},
                          {"_call_keeping", call_keeping, METH_VARARGS, nullptr},
                          {"_call_at_once", call_at_once, METH_VARARGS, nullptr},
                          {"_call_watched", call_watched, METH_VARARGS, nullptr},

@@ -322,6 +322,34 @@ def test_timeline():
     assert "timeline" in prof._repr_html_()
 
 
+def test_fusions(tmp_path):
+    w = wisp.ones(256, 256)
+
+    def f(x):
+        h = wisp.relu(x * 2 + 1)
+        y = (h @ w).exp()
+        return y / y.sum(-1, keepdim=True)
+
+    told = wisp.compiler.explain(f)(wisp.zeros(200, 256))
+    first, second = told.programs
+    assert first.asked.endswith(f"test_viz.py:{f.__code__.co_firstlineno + 2}") and second.asked == "" and first.seconds > 0
+    assert first.steps == [
+        "x0: float32, 204800 bytes",
+        "x1: a number, float32",
+        "x2: a number, float32",
+        "v0 = mul(x0, x1): float32",
+        "v1 = add(v0, x2): float32",
+        "v2 = relu(v1): float32, kept",
+    ]
+    picture = viz.fusions(told)
+    text = "".join(check_svg(picture).itertext())
+    assert "mul · add · relu" in text and "exp · sum · div" in text and "410 KB of 1229 KB" in text
+    picture.save(tmp_path / "fusions.html")
+    page = (tmp_path / "fusions.html").read_text()
+    assert "v1 = sum(v0): float32, one for each row" in page and "test_viz.py:" in page and "the region ended" in page
+    assert "<iframe srcdoc" in told._repr_html_()
+
+
 def test_tensors_in_a_notebook():
     page = wisp.tensor([[1.0, -2.0], [wisp.nan, 0.5]], requires_grad=True)._repr_html_()
     assert "[2, 2]" in page and ">-2<" in page and ">nan<" in page and "requires grad" in page

@@ -6,14 +6,23 @@ from wisp import _core
 
 
 class Program:
-    """One fused program: its operators in order, its shape, and the bytes that it moves."""
+    """One fused program: its operators in order, its shape, the bytes that it moves, its steps as text, its time in `seconds` (on a CPU),
+    and the line of the program that `asked` for its values (empty: the region ended, or enough was noted)."""
 
-    def __init__(self, operators, shape, read, written, one_by_one):
+    def __init__(self, operators, shape, read, written, one_by_one, steps=(), asked="", seconds=0.0):
         self.operators, self.shape, self.read, self.written, self.one_by_one = operators, shape, read, written, one_by_one
+        self.steps, self.asked, self.seconds = list(steps), asked, seconds
 
     @property
     def bytes(self):
         return self.read + self.written
+
+    @property
+    def reason(self):
+        """Why it was run then, and nothing more was fused into it."""
+        if self.asked:
+            return f"Run because {self.asked} needed a value: by an operator that is not noted, or in Python."
+        return "Run because the region ended, or as many operators as are kept were noted."
 
     def __str__(self):
         names = " · ".join(self.operators)
@@ -37,6 +46,11 @@ class Explanation:
         return "\n".join([head, *map(str, self.programs)])
 
     __repr__ = __str__
+
+    def _repr_html_(self):
+        from wisp import viz
+
+        return viz.fusions(self)._repr_html_()
 
 
 def _size(count):

@@ -14,6 +14,7 @@ from wisp.viz._charts import Chart, activations, gradient_flow
 from wisp.viz._collect import trace
 from wisp.viz._curves import Curves, curves
 from wisp.viz._display import image, module_html, tensor_html
+from wisp.viz._fusion import Fusions, fusions
 from wisp.viz._graph import Graph, graph
 from wisp.viz._summary import Summary, summary
 from wisp.viz._timeline import timeline
@@ -21,10 +22,12 @@ from wisp.viz._timeline import timeline
 __all__ = [
     "Chart",
     "Curves",
+    "Fusions",
     "Graph",
     "Summary",
     "activations",
     "curves",
+    "fusions",
     "gradient_flow",
     "graph",
     "image",

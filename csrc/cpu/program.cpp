@@ -16,7 +16,9 @@
 namespace wisp::cpu {
 namespace {
 
-constexpr int64_t near_bytes = 20 * 1024;                // of the first cache, for the registers of a unit
+// Bytes of the registers of a unit. Where memory streams through the first cache, a part of it is left to that; values that lie in the second
+// cache anyway are brought in quickly, and longer pieces make fewer calls.
+constexpr int64_t near_bytes = 12 * 1024, near_bytes_of_few = 32 * 1024, few_bytes = 512 * 1024;
 constexpr int64_t least_piece = 256, most_piece = 2048;  // elements of a unit
 constexpr int64_t grain = 32768;                         // elements times steps below which threads don't pay
 constexpr int64_t wide_row = 64;                         // elements for which a call of a kernel pays
@@ -93,7 +95,10 @@ private:
             if (s.out && !s.by_row) bytes += item_size(s.result);
             widest = std::max(widest, item_size(s.compute));
         }
-        return std::clamp(near_bytes / (bytes + 2 * widest) / 64 * 64, least_piece, most_piece);
+        int64_t elements = 1;
+        for (int64_t size : program.sizes) elements *= size;
+        const int64_t near = bytes * elements <= few_bytes ? near_bytes_of_few : near_bytes;
+        return std::clamp(near / (bytes + 2 * widest) / 64 * 64, least_piece, most_piece);
     }
 
     void collapse() {

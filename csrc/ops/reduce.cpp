@@ -69,7 +69,11 @@ static void run_reduction(Reduction kind, const Tensor& x, uint64_t mask, const 
 static bool note_reduction(const Tensor& y, Reduction kind, const Tensor& x, uint64_t mask, double divisor) {
     if ((kind != Reduction::sum && kind != Reduction::max) || x.numel() == 0 || x.dim() == 0 || mask == 0) return false;
     const int64_t n = x.size(-1);
-    const bool by_row = n >= 64 && n <= 16384 && mask == uint64_t(1) << (x.dim() - 1) && x.is_contiguous() && !is_complex(x.dtype());
+    // A few long rows are summed in pieces on the CPU (over_batches in cpu/reduce.cpp), which a program does not do.
+    const bool in_pieces =
+        kind == Reduction::sum && x.device() == Device{} && x.numel() >= 65536 && x.numel() < 8 * 65536 + n && n >= 8 * (x.numel() / n);
+    const bool by_row =
+        n >= 64 && n <= 16384 && mask == uint64_t(1) << (x.dim() - 1) && x.is_contiguous() && !is_complex(x.dtype()) && !in_pieces;
     kernels::ProgramStep step;
     step.kind = kernels::StepKind::reduce;
     step.compute = step.block = step.result = y.dtype();

@@ -67,6 +67,38 @@ def swiglu(lib):
     return step
 
 
+def gpt(lib):
+    """A training step of a small GPT: 3 layers of width 128, 8 sequences of 64 tokens."""
+    nn, F = lib.nn, lib.nn.functional
+
+    class Block(nn.Module):
+        def __init__(self, width, heads):
+            super().__init__()
+            self.heads, self.norm1, self.norm2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+        def forward(self, x):
+            n, length, width = x.shape
+            q, k, v = self.qkv(self.norm1(x)).view(n, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, length, width)
+            x = x + self.project(y)
+            return x + self.mlp(self.norm2(x))
+
+    lib.manual_seed(0)
+    words, width = 256, 128
+    body = nn.Sequential(nn.Embedding(words, width), *(Block(width, 4) for _ in range(3)), nn.LayerNorm(width), nn.Linear(width, words))
+    optimizer = lib.optim.AdamW(body.parameters(), lr=1e-3)
+    tokens = lib.randint(0, words, (8, 65))
+
+    def step():
+        optimizer.zero_grad()
+        F.cross_entropy(body(tokens[:, :-1]).flatten(0, 1), tokens[:, 1:].flatten()).backward()
+        optimizer.step()
+
+    return step
+
+
 def softmax(lib):
     x = lib.ones(1000, 1000)
 
@@ -90,6 +122,7 @@ ROWS = {
     "softmax by hand, 1000 x 1000": softmax,
     "casts from and to bfloat16, 1 M": half,
     "RMSNorm and SwiGLU of 512, batch 64, backward": swiglu,
+    "GPT step, 3 x 128, 8 x 64 tokens, AdamW": gpt,
 }
 
 

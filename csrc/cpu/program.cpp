@@ -16,8 +16,8 @@
 namespace wisp::cpu {
 namespace {
 
-// Bytes of the registers of a unit. Where memory streams through the first cache, a part of it is left to that; values that lie in the second
-// cache anyway are brought in quickly, and longer pieces make fewer calls.
+// Bytes of the registers of a unit. Where memory streams through the first cache, a part of it is left to that; values that lie in the
+// second cache anyway are brought in quickly, and longer pieces make fewer calls.
 constexpr int64_t near_bytes = 12 * 1024, near_bytes_of_few = 32 * 1024, few_bytes = 512 * 1024;
 constexpr int64_t least_piece = 256, most_piece = 2048;  // elements of a unit
 constexpr int64_t grain = 32768;                         // elements times steps below which threads don't pay

@@ -2,6 +2,7 @@ class dtype:
     is_floating_point: bool
     is_complex: bool
     is_signed: bool
+    abbr: str
     itemsize: int
     def to_real(self) -> dtype: ...
     def to_complex(self) -> dtype: ...

@@ -17,6 +17,8 @@ def call(name, *args, **kwargs):
     """Run an operator that was called with a sparse tensor."""
     operator = OPERATORS.get(name)
     if operator is None and name.endswith("_") and name[:-1] in OPERATORS and isinstance(args[0], SparseTensor):
+        if name in ("abs_", "absolute_") and args[0].is_complex():
+            raise RuntimeError("In-place abs is not supported for complex tensors.")
         result = OPERATORS[name[:-1]](*args, **kwargs)
         return args[0]._become(result.to(args[0].dtype) if wisp.can_cast(result.dtype, args[0].dtype) else result)
     if operator is None and name.startswith("_") and name.endswith("_step"):

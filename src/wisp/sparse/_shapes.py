@@ -59,6 +59,25 @@ def unsqueeze(input, dim):
     return make(_COO, (index,), values.unsqueeze(dim - sparse + 1), size, input._coalesced)
 
 
+@_operator("view_as_real")
+def view_as_real(input):
+    if input._kind is not _COO:
+        raise refused("view_as_real")
+    return make(_COO, input._index, wisp.view_as_real(input._sparse_values), [*input.shape, 2], input._coalesced)
+
+
+@_operator("view_as_complex")
+def view_as_complex(input):
+    if input._kind is not _COO:
+        raise refused("view_as_complex")
+    if input.dim() == 0 or input.shape[-1] != 2 or input.dense_dim() == 0:
+        raise RuntimeError(
+            "view_as_complex_sparse is only supported for sparse tensors with the last dim == 2 and dense_dim > 0. "
+            f"Got shape {tuple(input.shape)} with {input.dense_dim()} dense dimensions"
+        )
+    return make(_COO, input._index, wisp.view_as_complex(input._sparse_values), input.shape[:-1], input._coalesced)
+
+
 def _entries(input, keep):
     """The entries whose numbers are in `keep`."""
     return input._index[0].index_select(1, keep), input._sparse_values.index_select(0, keep)

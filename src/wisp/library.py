@@ -110,7 +110,7 @@ class CustomOpDef:
             from wisp.func._batching import apply_operator
 
             bound = self._bound(args, kwargs)
-            return apply_operator(self, (*bound.args, *bound.kwargs.values()))
+            return apply_operator(self, bound.args, bound.kwargs)
         kind = tensors[0].device.type if tensors else "cpu"
         if kind in self._autocast and wisp.is_autocast_enabled(kind):
             dtype = self._autocast[kind]

@@ -8,6 +8,7 @@ need no rules of their own.
 """
 
 import contextlib
+import functools
 import threading
 from types import SimpleNamespace
 
@@ -473,14 +474,16 @@ def apply_function(cls, args, kwargs):
     return _by_rule(f"the vmap staticmethod of {cls.__name__}", cls.vmap, args, level)
 
 
-def apply_operator(operator, args):
+def apply_operator(operator, args, kwargs):
     """A program's operator (wisp.library) inside of vmap: by the rule that was registered, or one sample after another."""
     found = []
     _batched_in(list(args), found)
+    if not found:
+        raise NotImplementedError(f"{operator._qualname}: kwarg-only Tensor args are not supported inside of vmap; pass them by position")
     level = levels()[max(t._level for t in found) - 1]
     if operator._vmap is None:
-        return _loop(operator, args, level)
-    return _by_rule(f"the vmap rule of {operator._qualname}", operator._vmap, args, level)
+        return _loop(lambda *values: operator(*values, **kwargs), args, level)
+    return _by_rule(f"the vmap rule of {operator._qualname}", functools.partial(operator._vmap, **kwargs), args, level)
 
 
 def _by_rule(name, rule, args, level):
@@ -494,7 +497,10 @@ def _by_rule(name, rule, args, level):
     result, out_dims = returned
 
     def put(part, dim):
-        return part if dim is None else wrapped(part.movedim(dim, 0), level.number)
+        if isinstance(part, (tuple, list)):
+            dims = dim if isinstance(dim, (tuple, list)) else (dim,) * len(part)
+            return type(part)(map(put, part, dims))
+        return part if dim is None or not isinstance(part, Tensor) else wrapped(part.movedim(dim, 0), level.number)
 
     single = isinstance(result, Tensor)
     told = isinstance(out_dims, (tuple, list))
@@ -506,7 +512,7 @@ def _by_rule(name, rule, args, level):
     if single:
         return put(result, out_dims)
     dims = out_dims if isinstance(out_dims, (tuple, list)) else (out_dims,) * len(result)
-    return tuple(put(part, dim) if isinstance(part, Tensor) else part for part, dim in zip(result, dims))
+    return tuple(map(put, result, dims))
 
 
 by_name(BatchedTensor)

@@ -308,3 +308,15 @@ def test_operators_inside_of_vmap():
     cube.register_vmap(lambda info, in_dims, x: cube(x))
     with pytest.raises(RuntimeError, match="the vmap rule of mapped::cube to have two returns"):
         wisp.vmap(cube)(x)
+
+
+def test_rules_of_vmap_with_keywords_and_lists():
+    @wisp.library.custom_op("mapped::halves", mutates_args=())
+    def halves(x: wisp.Tensor, *, scale: float) -> list[wisp.Tensor]:
+        return [part * scale for part in x.clone().split(x.shape[-1] // 2, -1)]
+
+    x = wisp.randn(3, 4)
+    expected = [x[:, :2] * 2, x[:, 2:] * 2]
+    assert all(map(wisp.equal, wisp.vmap(lambda x: halves(x, scale=2.0))(x), expected))
+    halves.register_vmap(lambda info, in_dims, x, *, scale: (halves(x, scale=scale), [in_dims[0]] * 2))
+    assert all(map(wisp.equal, wisp.vmap(lambda x: halves(x, scale=2.0))(x), expected))

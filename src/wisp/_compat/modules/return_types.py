@@ -33,8 +33,9 @@ def _make(name, fields):
 
 
 def __getattr__(name):
-    if name.removesuffix("_out") in _MADE:  # with out= it is the same class here
-        return _MADE[name.removesuffix("_out")]
+    short = name.removesuffix("_out").removeprefix("linalg_")  # with out=, and in linalg, it is the same class here
+    if short in _MADE:
+        return _MADE[short]
     raise AttributeError(f"module 'wisp.return_types' has no attribute {name!r}")
 
 

@@ -86,6 +86,8 @@ def junk():
         wisp.zeros(2, 0, 3),
         wisp.ones(2, 3, dtype=wisp.float16),
         wisp.ones(2, 2, dtype=wisp.uint8),
+        wisp.ones(2, 3, dtype=wisp.complex32),
+        wisp.ones(2, 3, dtype=wisp.float8_e5m2),
         wisp.nn.Parameter(wisp.ones(2)),
         [wisp.ones(2), wisp.ones(3)],
         [wisp.ones(2, 2), wisp.ones(2, 2)],

@@ -360,16 +360,16 @@ class Stubs:
             return f"tuple[{parts[0]}, ...]"
         return f"{kind.kind}[{', '.join(parts) or '()'}]"
 
-    def read_result(self, module, function, owner):
+    def read_result(self, function, owner, name):
         """What a function returns as its source tells it, or the base of its class."""
         kind = self.inference.read(function, owner)
         for cls in subclasses(owner) if owner else ():
-            other = vars(cls).get(function.__name__)
+            other = vars(cls).get(name)
             other = getattr(other, "fget", getattr(other, "__func__", other))
             if isinstance(other, types.FunctionType) and self.inference.read(other, cls) not in (kind, ANY):
                 return ANY  # it depends on the class
         if kind == ANY and owner and issubclass(owner, self.core.Tensor):
-            kind = self.inherited(owner, function.__name__)
+            kind = self.inherited(owner, name)
         return kind if owner or kind != SELF else ANY
 
     def inherited(self, owner, name):
@@ -438,7 +438,7 @@ class Stubs:
         if name == "__init__":
             result = "None"
         elif result == "Any" and given in (inspect.Signature.empty, "Any") and plain:
-            kind = self.read_result(module, function, owner)
+            kind = self.read_result(function, owner, name)
             result = self.written(module, kind)
             if return_types.is_given(kind) and not owner:
                 argument = f"{kind.parts[0]}: "
@@ -513,7 +513,7 @@ class Stubs:
         if isinstance(value, property):
             result = self.result_of(path)
             if result == "Any" and isinstance(value.fget, types.FunctionType):
-                kind = self.read_result(module, value.fget, cls)
+                kind = self.read_result(value.fget, cls, member)
                 result = self.written(module, kind)
                 self.declared[value.fget.__code__] = path, kind, cls
             lines = ["@property", f"def {member}(self) -> {result}: ..."]

@@ -242,12 +242,16 @@ class Body:
         elif isinstance(part, (ast.MatchAs, ast.MatchStar)) and part.name:
             self.bindings.setdefault(part.name, []).append(lambda: ANY)
         elif isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            decorated = bool(part.decorator_list)
-            self.bindings.setdefault(part.name, []).append(lambda: ANY if decorated else CALLABLE)
+            self.bindings.setdefault(part.name, []).append(functools.partial(self.inner_function, part.decorator_list))
         elif isinstance(part, ast.ClassDef):
             self.bindings.setdefault(part.name, []).append(lambda: ANY)
         elif isinstance(part, (ast.Import, ast.ImportFrom)):
             self.bind_import(part)
+
+    def inner_function(self, decorators):
+        if len(decorators) == 1 and isinstance(decorators[0], ast.Call) and self.value(decorators[0].func) is functools.wraps:
+            return self.kind(decorators[0].args[0])  # it stands for what it wraps
+        return ANY if decorators else CALLABLE
 
     def bind_import(self, part):
         for alias in part.names:

@@ -113,4 +113,6 @@ def test_what_the_source_tells():
     assert read("def f(x):\n    yield 1") == Of("Iterator", (int,))
     assert read("def f(x, y):\n    return x") == Of("given", ("x",))
     assert read("def f(x, y):\n    x = y.z\n    return x") == ANY
+    wraps = "import functools\n    @functools.wraps(x)\n    def g(): ..."
+    assert read(f"def f(x):\n    {wraps}\n    return g") == Of("given", ("x",))
     assert read("def f(x):\n    for i in range(3):\n        x = i\n        y = i\n    return y * 2.0") is float

@@ -515,7 +515,8 @@ class Stubs:
             if result == "Any" and isinstance(value.fget, types.FunctionType):
                 kind = self.read_result(value.fget, cls, member)
                 result = self.written(module, kind)
-                self.declared[value.fget.__code__] = path, kind, cls
+                if value.fget.__code__.co_name == member:  # not code that many share
+                    self.declared[value.fget.__code__] = path, kind, cls
             lines = ["@property", f"def {member}(self) -> {result}: ..."]
             return lines + ([f"@{member}.setter", f"def {member}(self, value: Any) -> None: ..."] if value.fset else [])
         if issubclass(cls, enum.Enum) and isinstance(value, cls):

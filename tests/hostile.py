@@ -32,6 +32,8 @@ SKIPPED = {
     "_function_modes",
     "_functions_off",
     "_set_conjugate_type",
+    "_autocast_nest",
+    "_wrapper_classes",
 }
 
 

@@ -463,6 +463,13 @@ void count(int64_t* out, const int64_t* numbers, int64_t n, int64_t bins) {
 template <class T> void histogram_in(int64_t* out, const void* values, DType dtype, int64_t n, int64_t bins, double low_, double high_) {
     const DType compute = sizeof(T) == 4 ? DType::f32 : DType::f64;
     const T low = T(low_), high = T(high_), width = T(high_ - low_), number = T(bins);
+    auto place = [&](T x) {
+        if (low == high) return bins / 2;  // rounding has closed the range
+        const T at = (x - low) * number / width;
+        if (at < number) return int64_t(at);
+        const double share = (x / 2.0 - low_ / 2) / (high_ / 2 - low_ / 2);  // what overflows above does not here
+        return std::min(int64_t(share * double(bins)), bins - 1);
+    };
     counted(out, n, bins, [&](int64_t begin, int64_t end, int64_t* counts) {
         constexpr int64_t block = 256;
         alignas(64) T converted[block];
@@ -475,7 +482,7 @@ template <class T> void histogram_in(int64_t* out, const void* values, DType dty
                 x = converted;
             }
             for (int64_t i = 0; i < length; i++)
-                if ((x[i] >= low) & (x[i] <= high)) counts[std::min(int64_t((x[i] - low) * number / width), bins - 1)]++;
+                if ((x[i] >= low) & (x[i] <= high)) counts[place(x[i])]++;
         }
     });
 }

@@ -60,7 +60,8 @@ template <bool in_place> Tensor add_or_sub(const Arg& a, const Arg& b, const Sca
         return in_place ? pointwise_(plain, *a.tensor, b) : pointwise(plain, a, b);
     }
     check_alpha(subtract ? "sub" : "add", a, b, alpha);
-    const Params params = params_of(subtract ? -alpha : alpha);
+    const Scalar negative = alpha.is_integral() ? Scalar(wrapped(alpha.to_int(), -1)) : -alpha;  // as elements: -2**63 stays
+    const Params params = params_of(subtract ? negative : alpha);
     return in_place ? pointwise_(Pointwise::add_scaled, *a.tensor, b, {}, &params)
                     : pointwise(Pointwise::add_scaled, a, b, {}, &params, subtract ? "SubBackward0" : nullptr);
 }

@@ -75,7 +75,7 @@ Tensor round_to(const Tensor& x, int64_t decimals) {
         if (decimals == 0) return pointwise(Pointwise::round, x);
         throw RuntimeError("\"round_cpu\" not implemented for '", type_name(x.dtype()), "' with decimals");
     }
-    const double scale = std::pow(10.0, double(std::abs(decimals)));
+    const double scale = std::pow(10.0, std::abs(double(decimals)));
     if (decimals >= 0) return row(Pointwise::round_decimals, x, Scalar(scale));
     return whole("RoundBackward1", {x}, [&] { return pointwise(Pointwise::round, x / Scalar(scale)) * Scalar(scale); });
 }

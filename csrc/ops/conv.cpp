@@ -195,12 +195,12 @@ ConvGeometry geometry(int dims, const Tensor& input, const Tensor& weight, const
     if (weight.size(0) % o.groups != 0)
         throw RuntimeError("Given groups=", o.groups, ", expected weight to be divisible by ", o.groups,
                            " at dimension 0, but got weight of size [", weight.sizes(), "] instead");
-    const int64_t expected = o.transposed ? weight.size(0) : weight.size(1) * o.groups;
+    const int64_t expected = o.transposed ? weight.size(0) : wisp::times(weight.size(1), o.groups);
     const std::string given = o.transposed ? "Given transposed=1" : str("Given groups=", o.groups);
     if (input.size(1) != expected)
         throw RuntimeError(given, ", weight of size ", weight.sizes(), ", expected input", input.sizes(), " to have ", expected,
                            " channels, but got ", input.size(1), " channels instead");
-    const int64_t result_channels = o.transposed ? weight.size(1) * o.groups : weight.size(0);
+    const int64_t result_channels = o.transposed ? wisp::times(weight.size(1), o.groups) : weight.size(0);
     if (bias.defined() && (bias.dim() != 1 || bias.size(0) != result_channels))
         throw RuntimeError(o.transposed ? "Given transposed=1, weight of size " : "Given weight of size ", weight.sizes(),
                            ", expected bias to be 1-dimensional with ", result_channels, " elements, but got bias of size ", bias.sizes(),
@@ -218,17 +218,18 @@ ConvGeometry geometry(int dims, const Tensor& input, const Tensor& weight, const
     bool fits = true;
     for (int d = 0; d < dims; ++d) {
         const int at = 3 - dims + d;
-        const int64_t size = input.size(2 + d), window = o.dilation[d] * (weight.size(2 + d) - 1) + 1;
+        const int64_t size = input.size(2 + d), window = plus(wisp::times(o.dilation[d], weight.size(2 + d) - 1), 1);
         s.kernel[at] = weight.size(2 + d);
         s.stride[at] = o.stride[d];
         s.dilation[at] = o.dilation[d];
         s.padding[at] = o.padding[d];
         if (o.transposed) {
             s.out[at] = size;
-            s.in[at] = (size - 1) * o.stride[d] - o.padding[d] - padding_after[d] + window + o.output_padding[d];
+            const int64_t whole = plus(plus(wisp::times(size - 1, o.stride[d]), window), o.output_padding[d]);
+            s.in[at] = plus(whole, -plus(o.padding[d], padding_after[d]));
             continue;
         }
-        padded.push_back(size + o.padding[d] + padding_after[d]);
+        padded.push_back(plus(size, plus(o.padding[d], padding_after[d])));
         kernel.push_back(window);
         fits = fits && padded[d] >= window;
         s.in[at] = size;
@@ -286,7 +287,7 @@ Tensor conv_padded_as(int dims, const Tensor& input, const Tensor& weight, const
         for (int64_t s : o.stride)
             if (s != 1) throw RuntimeError("padding='same' is not supported for strided convolutions");
         for (int d = 0; d < dims && weight.dim() == dims + 2; ++d) {
-            const int64_t total = o.dilation[d] * (weight.size(2 + d) - 1);
+            const int64_t total = wisp::times(o.dilation[d], weight.size(2 + d) - 1);
             o.padding[d] = total / 2;
             after[d] = total - total / 2;
         }

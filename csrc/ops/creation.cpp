@@ -102,9 +102,13 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
     if (d == DType::i64) {  // numbers are cut to integers before they are counted
         if (step.to_int() == 0) throw RuntimeError("step must be nonzero");
         const int64_t k = step.to_int();
-        n = (end.to_int() - start.to_int() + k - (k > 0 ? 1 : -1)) / k;
+        const __int128 count = (__int128(end.to_int()) - start.to_int() + k - (k > 0 ? 1 : -1)) / k;
+        n = int64_t(count);
+        if (n != count) throw RuntimeError("invalid size, possible overflow? arange(", start, ", ", end, ", ", step, ")");
     } else {
-        n = int64_t(std::ceil((b - a) / s));
+        const double count = std::ceil((b - a) / s);
+        if (!(count < 0x1p63)) throw RuntimeError("invalid size, possible overflow? arange(", start, ", ", end, ", ", step, ")");
+        n = int64_t(count);
     }
     if (n < 0) n = 0;
     if (integral && d == DType::i64) {

@@ -22,6 +22,9 @@ Tensor ctc_losses(const Tensor& log_probs, const Tensor& targets, const Tensor& 
                   bool zero_infinity) {
     const DType dtype = log_probs.dtype() == DType::f64 ? DType::f64 : DType::f32;
     const Tensor p = contiguous(to(detach(log_probs), dtype)), labels = contiguous(targets), sizes = contiguous(lengths);
+    if (p.dim() != 3 || longest < 0 || sizes.dim() != 2 || sizes.size(0) != 3 || sizes.size(1) != p.size(1))
+        throw RuntimeError("_ctc_losses: expected log_probs of three dimensions, three lengths for each sample and a longest target");
+    plus(times(2, longest), 1);  // the states of a sample
     const Ctc c{{p.size(0), p.size(1), p.size(2), longest, blank}, zero_infinity};
     const kernels::CtcShape& s = c.shape;
     const Tensor alpha = empty({s.batch, s.steps, s.states()}, dtype), losses = empty({s.batch}, dtype);

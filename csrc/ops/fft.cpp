@@ -183,7 +183,7 @@ struct Domain {
     Dims dims, sizes;
     int64_t points(int64_t last = -1) const {
         int64_t n = 1;
-        for (int64_t i = 0; i < sizes.size(); i++) n *= i == sizes.size() - 1 && last >= 0 ? last : sizes[i];
+        for (int64_t i = 0; i < sizes.size(); i++) n = times(n, i == sizes.size() - 1 && last >= 0 ? last : sizes[i]);
         return n;
     }
 };

@@ -66,12 +66,12 @@ Tensor constant_pad(const Tensor& input, const Dims& pad, const Scalar& value) {
     Dims sizes = input.sizes(), opposite = pad;
     for (int64_t i = 0; i < padded; ++i) {
         const int64_t d = input.dim() - 1 - i, before = pad[2 * i], after = pad[2 * i + 1];
-        sizes[d] += before + after;
+        sizes[d] = plus(plus(sizes[d], before), after);
         if (sizes[d] < 0)
             throw RuntimeError("The input size ", input.size(d), ", plus negative padding ", before, " and ", after,
                                ", resulted in a negative output size, which is invalid. Check dimension ", d, " of your input.");
     }
-    for (int64_t& v : opposite) v = -v;
+    for (int64_t& v : opposite) v = times(v, -1);
     const Tensor out = empty_in(sizes, input.dtype(), format_of(input));
     {
         GradMode off(false);
@@ -164,7 +164,7 @@ Windows windows(const char* op, const Dims& size, const Dims& kernel_size, const
         r.w.dilation[d] = l[d];
         r.w.padding[d] = p[d];
         r.w.stride[d] = s[d];
-        const int64_t room = size[d] + 2 * p[d] - l[d] * (k[d] - 1) - 1;
+        const int64_t room = plus(size[d], times(2, p[d])) - times(l[d], k[d] - 1) - 1;
         r.w.out[d] = room < 0 ? 0 : room / s[d] + 1;
     }
     if (r.w.out[0] < 1 || r.w.out[1] < 1)
@@ -178,7 +178,7 @@ void set_batch(Windows& r, int64_t batch, int64_t channels) {
     r.w.batch = batch;
     r.w.channels = channels;
     r.image = {batch, channels, r.w.in[0], r.w.in[1]};
-    r.columns = {batch, channels * r.w.kernel[0] * r.w.kernel[1], r.w.out[0] * r.w.out[1]};
+    r.columns = {batch, times(channels, times(r.w.kernel[0], r.w.kernel[1])), times(r.w.out[0], r.w.out[1])};
 }
 
 // unfold, or, backward, fold; each is the derivative of the other.
@@ -269,7 +269,7 @@ Tensor pixel_shuffle(const Tensor& x, int64_t factor) {
     for (int64_t i = 0; i < n; ++i) order.push_back(i);
     for (int64_t v : {c / (factor * factor), factor, factor, h, w}) split.push_back(v);
     for (int64_t v : {n, n + 3, n + 1, n + 4, n + 2}) order.push_back(v);
-    for (int64_t v : {c / (factor * factor), h * factor, w * factor}) sizes.push_back(v);
+    for (int64_t v : {c / (factor * factor), times(h, factor), times(w, factor)}) sizes.push_back(v);
     return rearranged("PixelShuffleBackward0", x, split, order, sizes);
 }
 
@@ -285,7 +285,7 @@ Tensor pixel_unshuffle(const Tensor& x, int64_t factor) {
     for (int64_t i = 0; i < n; ++i) order.push_back(i);
     for (int64_t v : {c, h / factor, factor, w / factor, factor}) split.push_back(v);
     for (int64_t v : {n, n + 2, n + 4, n + 1, n + 3}) order.push_back(v);
-    for (int64_t v : {c * factor * factor, h / factor, w / factor}) sizes.push_back(v);
+    for (int64_t v : {times(c, factor * factor), h / factor, w / factor}) sizes.push_back(v);
     return rearranged("PixelUnshuffleBackward0", x, split, order, sizes);
 }
 

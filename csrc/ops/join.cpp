@@ -307,14 +307,14 @@ static Tensor tile(const Tensor& x, const Dims& given) {
     return repeat(x, times);
 }
 
-static Tensor repeat_interleave(const Tensor& x, int64_t times, std::optional<int64_t> dim) {
-    if (times < 0) throw RuntimeError("Repeats must be non-negative, got ", times);
+static Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int64_t> dim) {
+    if (repeats < 0) throw RuntimeError("Repeats must be non-negative, got ", repeats);
     const Tensor in = dim ? x : reshape(x, {x.numel()});
     const int64_t d = wrap_dim(dim.value_or(0), in.dim());
     const Tensor one = in.dim() ? in : reshape(in, {1});
     Dims spread = one.sizes(), sizes = one.sizes();
-    spread.insert(d + 1, times);
-    sizes[d] *= times;
+    spread.insert(d + 1, repeats);
+    sizes[d] = times(sizes[d], repeats);
     const Tensor all = expand(unsqueeze(one, d + 1), spread);
     return view(all.is_contiguous() ? clone(all) : contiguous(all), sizes);
 }
@@ -377,11 +377,12 @@ Tensor diag_embed(const Tensor& x, int64_t offset, int64_t dim1, int64_t dim2) {
     dim2 = wrap_dim(dim2, n);
     if (dim1 == dim2) throw RuntimeError("diagonal dimensions cannot be identical ", dim1, ", ", dim2);
     if (x.dim() == 0) throw RuntimeError("diag_embed: expected a tensor of at least one dimension");
-    const int64_t side = x.size(-1) + std::abs(offset);
+    const int64_t side = plus(x.size(-1), offset < 0 ? times(offset, -1) : offset);
     Dims sizes = x.sizes();
     sizes.pop_back();
     sizes.insert(std::min(dim1, dim2), side);
     sizes.insert(std::max(dim1, dim2), side);
+    product(sizes);  // refuses what does not fit, before places in it are computed
     Tensor y;
     {
         GradMode off(false);

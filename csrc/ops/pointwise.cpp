@@ -301,14 +301,45 @@ bool any_wants_grad(const Arg* args, int n) {
 
 bool is_differentiable_row(const PointwiseInfo& info) { return info.gradient[0] != nullptr || info.gradient[1] != nullptr; }
 
+// Strides of a result whose operands are all stretched: dims in the order of the first operand that tells two of them apart, as PyTorch's.
+Dims strides_of_stretched(const Arg* args, int arity, const Dims& sizes) {
+    const int64_t n = sizes.size();
+    Dims operands[3], order(n), strides(n);
+    int count = 0;
+    for (int i = 0; i < arity; i++)
+        if (args[i].tensor) operands[count++] = broadcast_strides(args[i].tensor->sizes(), args[i].tensor->strides(), sizes);
+    auto inner = [&](int64_t a, int64_t b) {  // 1: b lies inside of a, -1: a inside of b
+        for (int i = 0; i < count; i++) {
+            const int64_t x = operands[i][a], y = operands[i][b];
+            if (x == 0 || y == 0) continue;
+            if (x != y) return x > y ? 1 : -1;
+            if (sizes[a] > sizes[b]) return 1;
+        }
+        return 0;
+    };
+    for (int64_t i = 0; i < n; i++) order[i] = n - 1 - i;
+    for (int64_t i = 1; i < n; i++)
+        for (int64_t at = i, k = i - 1; k >= 0; k--) {
+            const int which = inner(order[k], order[at]);
+            if (which < 0) break;
+            if (which > 0) std::swap(order[k], order[at]), at = k;
+        }
+    int64_t step = 1;
+    for (int64_t d : order) strides[d] = step, step = wrapped(step, std::max<int64_t>(sizes[d], 1));
+    return strides;
+}
+
 // Shape and strides of the result: a dense layout of an operand of the full shape is kept.
 Tensor make_result(const Arg* args, int arity, const Dims& sizes, DType dtype) {
+    bool plain = true;
     for (int i = 0; i < arity; i++)
         if (args[i].tensor && args[i].tensor->sizes() == sizes) {
-            if (args[i].tensor->is_contiguous()) break;
+            if (args[i].tensor->is_contiguous()) return empty(sizes, dtype);
             return empty_like(*args[i].tensor, dtype);
+        } else if (args[i].tensor) {
+            plain = plain && args[i].tensor->is_contiguous();
         }
-    return empty(sizes, dtype);
+    return plain ? empty(sizes, dtype) : empty_strided(sizes, strides_of_stretched(args, arity, sizes), dtype);
 }
 
 }  // namespace

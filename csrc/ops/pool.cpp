@@ -546,7 +546,7 @@ Tensor max_unpool_by_window(int dims, const Tensor& input, const Tensor& indices
     const Dims s = stride && !stride->empty() ? expand_option(op, "stride", *stride, dims) : k;
     if (input.dim() < dims) throw RuntimeError(op, ": expected at least ", dims, " dimensions, got ", input.sizes());
     Dims plain_size(dims, 0);
-    for (int d = 0; d < dims; ++d) plain_size[d] = (input.size(d - dims) - 1) * s[d] + k[d] - 2 * p[d];
+    for (int d = 0; d < dims; ++d) plain_size[d] = plus(plus(wisp::times(input.size(d - dims) - 1, s[d]), k[d]), wisp::times(-2, p[d]));
     for (int64_t n : size ? *size : plain_size)
         if (n < 0) throw ValueError(op, ": output_size needs non-negative spatial dimensions, got ", size ? *size : plain_size);
     if (!size) return max_unpool(dims, input, indices, plain_size);

@@ -517,7 +517,7 @@ Tensor vector_norm(const Tensor& x, double p, const std::optional<Dims>& dims, b
         throw RuntimeError("linalg.vector_norm cannot compute the ", p,
                            " norm on an empty tensor because the operation does not have an identity");
     ReduceArguments arguments{};
-    arguments.parameter = p;
+    arguments.parameter = p != 0 && reduced_count(x.sizes(), mask) == 1 ? 1 : p;  // of one element: no power that overflows
     Tensor y = reduce(Reduction::norm, x, mask, keepdim, real_of(x.dtype()), arguments);
     if (needs_grad(x))
         record(y, "LinalgVectorNormBackward0", {x}, {x, y}, [mask, keepdim, p](Backward& bw) {

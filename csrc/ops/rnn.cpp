@@ -36,7 +36,7 @@ Layer describe(int64_t mode, bool reverse, const Tensor& x, const std::optional<
         const int64_t count = batch_sizes ? (*batch_sizes)[s] : x.size(1);
         if (count < 0 || (s > 0 && count > l.starts[s] - l.starts[s - 1]))
             throw RuntimeError("_rnn: batch_sizes must not grow, got ", *batch_sizes);
-        l.starts.push_back(l.starts.back() + count);
+        l.starts.push_back(plus(l.starts.back(), count));
     }
     l.rows = l.starts.back();
     l.sequences = a.steps ? l.starts[1] : 0;

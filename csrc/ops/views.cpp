@@ -261,22 +261,24 @@ TensorList unbind(const Tensor& t, int64_t dim) {
     return parts;
 }
 
-static void check_lengths(const Tensor& t, const Dims& lengths, int64_t dim) {
+// -> dim, counted from the front
+static int64_t check_lengths(const Tensor& t, const Dims& lengths, int64_t dim) {
     if (t.dim() == 0) throw RuntimeError("split expects at least a 1-dimensional tensor");
+    dim = wrap_dim(dim, t.dim());
     int64_t at = 0;
     for (int64_t n : lengths) {
         if (n < 0) throw RuntimeError("split_with_sizes expects split_sizes have only non-negative entries, but got split_sizes=", lengths);
-        at += n;
+        at = plus(at, n);
     }
     if (at != t.size(dim))
         throw RuntimeError("split_with_sizes expects split_sizes to sum exactly to ", t.size(dim), " (input tensor's size at dimension ",
-                           wrap_dim(dim, t.dim()), "), but got split_sizes=", lengths);
+                           dim, "), but got split_sizes=", lengths);
+    return dim;
 }
 
 // The pieces as part(layout) makes them.
 template <class F> static TensorList split_as(const Tensor& t, const Dims& lengths, int64_t dim, const char* name, F&& part) {
-    check_lengths(t, lengths, dim);
-    dim = wrap_dim(dim, t.dim());
+    dim = check_lengths(t, lengths, dim);
     TensorList parts;
     int64_t at = 0;
     for (int64_t n : lengths) {

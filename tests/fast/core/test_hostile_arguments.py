@@ -27,6 +27,20 @@ SIZES = {
     "pool": lambda: F.max_pool1d(wisp.ones(1, 1, 8), HUGE),
     "dilation": lambda: F.max_pool1d(wisp.ones(1, 1, 8), 3, dilation=HUGE),
     "interpolate": lambda: F.interpolate(wisp.ones(1, 1, 4, 4), scale_factor=1e9, mode="bilinear"),
+    "split": lambda: wisp.ones(2, 3).split([HUGE, 3]),
+    "split along no dimension": lambda: wisp.ones(2, 3).split([1, 1], 2**31),
+    "unfold": lambda: F.unfold(wisp.ones(1, 2, 6, 6), 1, padding=2**61),
+    "pad": lambda: F.pad(wisp.ones(2, 3), [HUGE, 1]),
+    "pad back": lambda: F.pad(wisp.ones(2, 3), [-HUGE - 1, HUGE]),
+    "convolution": lambda: F.conv2d(wisp.ones(1, 2, 6, 6), wisp.ones(1, 2, 6, 6), dilation=2**61),
+    "transposed convolution": lambda: F.conv_transpose1d(wisp.ones(1, 1, 8), wisp.ones(1, 1, 3), stride=2**61),
+    "unpool": lambda: F.max_unpool1d(wisp.ones(1, 1, 4), wisp.zeros(1, 1, 4, dtype=wisp.int64), HUGE),
+    "diag": lambda: wisp.ones(4).diag(-(2**61)),
+    "diag further": lambda: wisp.ones(4).diag(-HUGE - 1),
+    "repeat_interleave": lambda: wisp.ones(2, 3).repeat_interleave(2**61),
+    "arange": lambda: wisp.arange(-HUGE, HUGE),
+    "arange of floats": lambda: wisp.arange(0.0, 1e30),
+    "ctc": lambda: wisp._core._operators[""]["_ctc_losses"](wisp.ones(2, 3), *[wisp.ones(2, 3)] * 2, -HUGE, 1, True),
     "interpolate further": lambda: F.interpolate(wisp.ones(1, 1, 4, 4), scale_factor=1e30, mode="bilinear"),
 }
 
@@ -35,6 +49,12 @@ SIZES = {
 def test_sizes_that_do_not_fit(name):
     with pytest.raises((RuntimeError, ValueError, MemoryError)):
         SIZES[name]()
+
+
+def test_numbers_that_are_negated():
+    x = wisp.ones(2)
+    assert wisp.sub(x, x, alpha=-HUGE - 1).tolist() == [-(2.0**63)] * 2
+    assert x.round(decimals=-HUGE - 1).isnan().all()
 
 
 def test_sizes_that_only_look_so():

@@ -37,3 +37,14 @@ def test_a_row_of_the_result_itself():
     expected = x.numpy() + x.numpy()[3]
     x.add_(x[3])
     assert (x.numpy() == expected).all()
+
+
+def test_strides_where_all_operands_are_stretched():
+    """The order of dims is that of the first operand that tells two of them apart."""
+    x = wisp.ones(2, 1, 3).transpose(0, 2)  # (3, 1, 2), its first dim innermost
+    assert (x + wisp.ones(2, 2)).stride() == (1, 3, 6)
+    assert (wisp.ones(2, 2) + x).stride() == (1, 3, 6)
+    assert (wisp.ones(3, 1, 2).permute(2, 1, 0) + wisp.ones(4, 3)).stride() == (1, 2, 8)
+    assert (wisp.ones(3, 2).t() + wisp.ones(4, 1, 1)).stride() == (6, 1, 2)
+    assert (wisp.ones(3, 1) + wisp.ones(1, 4)).stride() == (4, 1)
+    assert wisp.equal(x + wisp.arange(4.0).view(2, 2), x.contiguous() + wisp.arange(4.0).view(2, 2))

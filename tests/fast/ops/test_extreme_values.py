@@ -117,3 +117,29 @@ def test_second_derivatives_by_any_way(name):
     want = wisp.autograd.functional.hessian(f, x)
     assert want.abs().sum() > 0
     assert wisp.allclose(wisp.func.hessian(f)(x), want) and wisp.allclose(wisp.func.jacrev(wisp.func.jacrev(f))(x), want)
+
+
+def test_histograms_of_large_values():
+    """Places are found without overflow, and where rounding has closed the range, in the middle."""
+    assert wisp.histc(wisp.tensor([0.0, 3e38, 1e38])).nonzero().flatten().tolist() == [0, 33, 99]
+    assert wisp.histc(wisp.tensor([-3e38, 3e38, 0.0])).nonzero().flatten().tolist() == [0, 50, 99]
+    assert wisp.histc(wisp.tensor([1e308, -1e308, 0.0], dtype=wisp.float64)).nonzero().flatten().tolist() == [0, 50, 99]
+    for value in (1e9, 1e20):
+        assert wisp.histc(wisp.tensor([value, value]))[50] == 2
+
+
+def test_norms_of_one_element_and_distances_of_nan():
+    assert wisp.linalg.vector_norm(wisp.tensor(-3e38), 4).item() == wisp.tensor(3e38).item()
+    assert wisp.linalg.vector_norm(wisp.tensor([[1e30], [-2.0]]), 3, dim=1).tolist() == wisp.tensor([1e30, 2.0]).tolist()
+    nan, x = float("nan"), wisp.tensor([[1.0, 2.0, 3.0]])
+    assert wisp.cdist(wisp.tensor([[nan, 2.0, 0.0]]), x, p=0.0).isnan().all()
+    assert wisp.cdist(wisp.tensor([[1e-45, 2.0, float("inf")]]), x, p=0.0).item() == 2
+
+
+def test_frexp_at_the_ends_of_the_range():
+    for dtype in (wisp.float16, wisp.bfloat16, wisp.float32, wisp.float64):
+        info = wisp.finfo(dtype)
+        x = wisp.tensor([info.max, -info.max, info.tiny, info.tiny / 4, info.tiny / 64, 0.0, -1.5], dtype=dtype)
+        mantissa, exponent = wisp.frexp(x)
+        expected = [math.frexp(v) for v in x.double().tolist()]
+        assert list(zip(mantissa.double().tolist(), exponent.tolist())) == expected

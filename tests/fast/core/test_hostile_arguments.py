@@ -47,7 +47,7 @@ SIZES = {
 
 @pytest.mark.parametrize("name", SIZES)
 def test_sizes_that_do_not_fit(name):
-    with pytest.raises((RuntimeError, ValueError, MemoryError)):
+    with pytest.raises((RuntimeError, ValueError, IndexError, MemoryError)):
         SIZES[name]()
 
 

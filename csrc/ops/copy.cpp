@@ -9,6 +9,7 @@
 #include "../kernels/index.h"
 #include "../python/registry.h"
 #include "format.h"
+#include "gather.h"
 
 namespace wisp {
 
@@ -106,7 +107,10 @@ Tensor copy_(const Tensor& self, const Tensor& src, bool wait) {
                            self.sizes());
     const bool recording = grad_enabled() && is_differentiable(self.dtype()) && (self.requires_grad() || src.requires_grad());
     check_inplace(self, "copy_", recording);
-    copy_values(self, expanded(src, self.sizes()), wait);
+    const Tensor from = expanded(src, self.sizes());
+    if (self.storage() == src.storage() && !(self.offset() == src.offset() && self.strides() == from.strides()))
+        check_apart(self, from, "copy_");
+    copy_values(self, from, wait);
     bump_version(self);
     if (recording)
         record_inplace(self, "CopyBackwards", {self, src}, {}, [device = src.device()](Backward& bw) {

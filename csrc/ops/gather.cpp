@@ -367,11 +367,14 @@ void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t index
 
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& given) {
     dim = wrap_dim(dim, x.dim());
+    const int64_t n = given.numel();
+    if (!x.dim() && n != 1) throw RuntimeError("index_select(): Index to scalar can have only 1 value, got ", n, " value(s)");
+    if (x.dim() && n && x.size(dim) == 0)
+        throw RuntimeError("index_select(): self indexing axis dim should be positive: dimension ", dim, " of shape ", x.sizes(),
+                           " is empty");
     const Tensor index = check_slices("index_select", x, dim, given);
-    const int64_t n = index.numel();
     Dims sizes = x.sizes();
     if (x.dim()) sizes[dim] = n;
-    else if (n != 1) throw RuntimeError("index_select(): Index to scalar can have only 1 value, got ", n, " value(s)");
     Tensor y = empty(sizes, x.dtype());
     if (y.numel() > 0) {
         const Sliced s(x, dim);

@@ -301,45 +301,56 @@ bool any_wants_grad(const Arg* args, int n) {
 
 bool is_differentiable_row(const PointwiseInfo& info) { return info.gradient[0] != nullptr || info.gradient[1] != nullptr; }
 
-// Strides of a result whose operands are all stretched: dims in the order of the first operand that tells two of them apart, as PyTorch's.
-Dims strides_of_stretched(const Arg* args, int arity, const Dims& sizes) {
-    const int64_t n = sizes.size();
-    Dims operands[3], order(n), strides(n);
-    int count = 0;
-    for (int i = 0; i < arity; i++)
-        if (args[i].tensor) operands[count++] = broadcast_strides(args[i].tensor->sizes(), args[i].tensor->strides(), sizes);
-    auto inner = [&](int64_t a, int64_t b) {  // 1: b lies inside of a, -1: a inside of b
-        for (int i = 0; i < count; i++) {
-            const int64_t x = operands[i][a], y = operands[i][b];
-            if (x == 0 || y == 0) continue;
-            if (x != y) return x > y ? 1 : -1;
-            if (sizes[a] > sizes[b]) return 1;
-        }
-        return 0;
-    };
-    for (int64_t i = 0; i < n; i++) order[i] = n - 1 - i;
-    for (int64_t i = 1; i < n; i++)
-        for (int64_t at = i, k = i - 1; k >= 0; k--) {
-            const int which = inner(order[k], order[at]);
-            if (which < 0) break;
-            if (which > 0) std::swap(order[k], order[at]), at = k;
-        }
-    int64_t step = 1;
-    for (int64_t d : order) strides[d] = step, step = wrapped(step, std::max<int64_t>(sizes[d], 1));
-    return strides;
+// Whether dimension `a` of the result should lie further out than `b`: > 0 yes, < 0 no, by the first operand whose strides tell.
+int lies_further_out(const Arg* args, int arity, const Dims& sizes, int64_t a, int64_t b) {
+    for (int i = 0; i < arity; i++) {
+        if (!args[i].tensor) continue;
+        const Tensor& t = *args[i].tensor;
+        const int64_t missing = sizes.size() - t.dim(), at = a - missing, bt = b - missing;
+        if (at < 0 || bt < 0 || t.size(at) != sizes[a] || t.size(bt) != sizes[b]) continue;  // broadcast along one of them
+        const int64_t sa = t.stride(at), sb = t.stride(bt);
+        if (sa == 0 || sb == 0) continue;
+        if (sa != sb) return sa > sb ? 1 : -1;
+        if (sizes[a] > sizes[b]) return 1;
+    }
+    return 0;
 }
 
-// Shape and strides of the result: a dense layout of an operand of the full shape is kept.
+// The result is dense, with dimensions in the order in which the operands have them; the first operand counts most, as in PyTorch.
 Tensor make_result(const Arg* args, int arity, const Dims& sizes, DType dtype) {
-    bool plain = true;
-    for (int i = 0; i < arity; i++)
-        if (args[i].tensor && args[i].tensor->sizes() == sizes) {
-            if (args[i].tensor->is_contiguous()) return empty(sizes, dtype);
-            return empty_like(*args[i].tensor, dtype);
-        } else if (args[i].tensor) {
-            plain = plain && args[i].tensor->is_contiguous();
+    const Tensor* first = args[0].tensor;
+    const int64_t n = sizes.size();
+    if (n < 2 || (first && first->is_contiguous() && (n < 4 || first->stride(1) != 1) && first->sizes() == sizes))
+        return empty(sizes, dtype);
+    bool contiguous = true, alike = first && first->sizes() == sizes && first->layout().is_non_overlapping_and_dense();
+    for (int i = 0; i < arity && (contiguous || alike); i++) {
+        const Tensor* t = args[i].tensor;
+        const bool whole = t && t->sizes() == sizes;
+        contiguous = contiguous && whole && t->is_contiguous();
+        alike = alike && whole && t->strides() == first->strides();
+    }
+    if (contiguous) return empty(sizes, dtype);
+    if (alike) return empty_strided(sizes, first->strides(), dtype);
+    Dims order(n);  // from the innermost out
+    for (int64_t i = 0; i < n; i++) order[i] = n - 1 - i;
+    bool moved = false;
+    for (int64_t i = 1; i < n; i++)
+        for (int64_t at = i, before = i - 1; before >= 0; before--) {
+            const int told = lies_further_out(args, arity, sizes, order[before], order[at]);
+            if (told < 0) break;
+            if (told == 0) continue;
+            std::swap(order[before], order[at]);
+            at = before;
+            moved = true;
         }
-    return plain ? empty(sizes, dtype) : empty_strided(sizes, strides_of_stretched(args, arity, sizes), dtype);
+    if (!moved) return empty(sizes, dtype);
+    Dims strides(n);
+    int64_t step = 1;
+    for (int64_t d : order) {
+        strides[d] = step;
+        step = wrapped(step, std::max<int64_t>(sizes[d], 1));  // sizes of 0 may stand beside huge ones
+    }
+    return empty_strided(sizes, strides, dtype);
 }
 
 }  // namespace

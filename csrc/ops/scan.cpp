@@ -94,6 +94,7 @@ Tensor cumprod(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
 static std::tuple<Tensor, Tensor> running_extreme(Scan kind, const Tensor& x, int64_t dim) {
     const char* name = kind == Scan::max ? "cummax" : "cummin";
     if (is_complex(x.dtype())) throw RuntimeError(name, "(): not supported for complex tensors, got ", x.dtype());
+    if (x.dim() == 0 && dim != 0 && dim != -1) throw IndexError(name, "(): Expected reduction dim -1 or 0 for scalar but got ", dim);
     dim = wrap_dim(dim, x.dim());
     Tensor indices = empty(x.sizes(), DType::i64);
     Tensor y = run_plain(kind, x, dim, indices);

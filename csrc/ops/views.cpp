@@ -450,6 +450,7 @@ static Tensor unflatten(const Tensor& t, int64_t dim, const Dims& sizes) {
     if (sizes.empty()) throw RuntimeError("unflatten: sizes must be non-empty");
     Dims result;
     Dims inferred;
+    if (std::count(sizes.begin(), sizes.end(), -1) > 1) throw RuntimeError("unflatten: only one dimension can be inferred, got ", sizes);
     try {
         inferred = infer_size(sizes, t.size(dim));
     } catch (const Error&) {

@@ -246,7 +246,12 @@ PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     if (device && PyUnicode_Check(device)) {  // an unknown one is refused
         PyObject* known = PyObject_CallOneArg(reinterpret_cast<PyObject*>(&device_type), device);
         if (!known) return nullptr;
+        const DeviceType kind = device_of_object(known).type;
         Py_DECREF(known);
+        if (kind != DeviceType::cpu && kind != DeviceType::cuda) {
+            PyErr_Format(PyExc_RuntimeError, "Generator: the device type of '%U' is not an accelerator; use 'cpu' or 'cuda'", device);
+            return nullptr;
+        }
     }
     PyObject* self = type->tp_alloc(type, 0);
     if (self) new (&generator_of(self)) Generator();

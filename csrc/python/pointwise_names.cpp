@@ -29,6 +29,10 @@ PyObject* numbered_row(void* f, PyObject** slots, PyTypeObject*) {
     const Tensor& x = FromPython<const Tensor&>::get(slots[0]);
     Params params{};
     for (int i = 0; i < count; i++) params[size_t(i)] = param(Scalar(to_double(slots[1 + i])));
+    if (op == Pointwise::hardshrink && (x.dtype() == DType::f16 || x.dtype() == DType::bf16)) {  // the bound is one of the dtype's numbers
+        const float bound = float(to_double(slots[1]));
+        params[0] = param(Scalar(double(x.dtype() == DType::f16 ? float(f16(bound)) : float(bf16(bound)))));
+    }
     return ToPython()(inplace && truth_of(slots[1 + count]) ? pointwise_(op, x, {}, {}, &params) : pointwise(op, x, {}, {}, &params));
 }
 

@@ -1,4 +1,5 @@
 """Starts the programs of this folder as ranks."""
+
 import os
 import pathlib
 import shutil
@@ -11,7 +12,7 @@ import wisp
 
 PROGRAMS = pathlib.Path(__file__).parent / "programs"
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(wisp.__file__)))
-MARK = f"WISP_TEST_RANKS={os.getpid()}"      # by which the processes that a test started are known
+MARK = f"WISP_TEST_RANKS={os.getpid()}"  # by which the processes that a test started are known
 ENVIRONMENT = {**os.environ, "PYTHONPATH": ROOT, **dict([MARK.split("=")])}
 
 
@@ -34,8 +35,20 @@ def launch_on_machines(machines, count, program, *arguments, numbered=True):
     port, processes = free_port(), []
     own = subprocess.run(["unshare", "-u", "hostname", "node"], capture_output=True).returncode == 0 if shutil.which("unshare") else False
     for machine in range(machines):
-        start = command("launch", "--nnodes", machines, *(["--node-rank", machine] if numbered else []), "--nproc-per-node", count,
-                        "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", PROGRAMS / f"{program}.py", *arguments)
+        start = command(
+            "launch",
+            "--nnodes",
+            machines,
+            *(["--node-rank", machine] if numbered else []),
+            "--nproc-per-node",
+            count,
+            "--rdzv-backend",
+            "c10d",
+            "--rdzv-endpoint",
+            f"127.0.0.1:{port}",
+            PROGRAMS / f"{program}.py",
+            *arguments,
+        )
         if own:
             start = ["unshare", "-u", "sh", "-c", f'hostname node{machine}; exec "$@"', "sh", *start]
         processes.append(subprocess.Popen(start, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT))

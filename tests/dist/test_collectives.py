@@ -1,4 +1,5 @@
 """wisp.distributed: every collective on 2, 3 and 4 ranks, however they were started."""
+
 import os
 import pathlib
 import shutil
@@ -25,14 +26,18 @@ def test_under_mpiexec():
 def test_under_spawn(tmp_path):
     for method in (f"tcp://localhost:{free_port()}", f"file://{tmp_path}/meeting"):
         script = tmp_path / "script.py"
-        script.write_text(f"import sys, wisp\nsys.path.insert(0, {str(PROGRAMS)!r})\nimport collectives as program\nif __name__ == '__main__':\n"
-                          f"    wisp.multiprocessing.spawn(program.on_spawned, args=(3, {method!r}), nprocs=3)\n")
+        script.write_text(
+            f"import sys, wisp\nsys.path.insert(0, {str(PROGRAMS)!r})\nimport collectives as program\nif __name__ == '__main__':\n"
+            f"    wisp.multiprocessing.spawn(program.on_spawned, args=(3, {method!r}), nprocs=3)\n"
+        )
         good(run([sys.executable, str(script)]), [f"all is well in rank {rank}" for rank in range(3)])
 
 
 def test_ranks_that_never_come(tmp_path):
-    code = ("import wisp, datetime; wisp.distributed.init_process_group('mpi', rank=0, world_size=2, "
-            f"init_method='tcp://localhost:{free_port()}', timeout=datetime.timedelta(seconds=1))")
+    code = (
+        "import wisp, datetime; wisp.distributed.init_process_group('mpi', rank=0, world_size=2, "
+        f"init_method='tcp://localhost:{free_port()}', timeout=datetime.timedelta(seconds=1))"
+    )
     result = run([sys.executable, "-c", code])
     assert result.returncode and "ranks [1] of 2 have not come" in result.stderr
 

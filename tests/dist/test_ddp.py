@@ -1,4 +1,5 @@
 """DistributedDataParallel on 2 and 4 ranks."""
+
 import pytest
 from ranks import good, launch
 

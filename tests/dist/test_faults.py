@@ -1,4 +1,5 @@
 """What is said when ranks disagree, fail or are gone; nothing may stay behind."""
+
 import os
 import signal
 import subprocess
@@ -27,15 +28,20 @@ def test_fault(what):
     assert result.returncode == (137 if what in ("kill", "midstep") else 1)
     for words in SAID[what]:
         assert words in result.stderr, result.stderr
-    if what == "error":     # the first failing rank's traceback is the last thing said
+    if what == "error":  # the first failing rank's traceback is the last thing said
         assert result.stderr.rstrip().endswith("ValueError: bad luck")
     assert not orphans() and shared_memory() <= before
 
 
 def test_interrupt():
     before = shared_memory()
-    process = subprocess.Popen(command("launch", "-n", 2, PROGRAMS / "faults.py", "wait"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               env=ENVIRONMENT)
+    process = subprocess.Popen(
+        command("launch", "-n", 2, PROGRAMS / "faults.py", "wait"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
     assert {process.stdout.readline().strip() for _ in range(2)} == {"[0] waits", "[1] waits"}
     children = _children(process.pid)
     process.send_signal(signal.SIGINT)

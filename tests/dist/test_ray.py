@@ -1,4 +1,5 @@
 """wisp.distributed.ray: workers on a Ray cluster of two (pretended) machines of one processor each, killed and not."""
+
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ STEPS = 12
 @pytest.fixture(scope="module")
 def cluster():
     from ray.cluster_utils import Cluster
+
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     small = dict(num_cpus=1, object_store_memory=80 << 20, include_dashboard=False)
     cluster = Cluster(initialize_head=True, head_node_args=small)
@@ -26,12 +28,14 @@ def cluster():
 
 def make_train():
     """A function by value: workers need not find this file."""
+
     def train(config):
         import os
 
         import wisp
         from wisp import nn
         from wisp.distributed.ray import get_checkpoint, report
+
         rank, size = wisp.distributed.get_rank(), wisp.distributed.get_world_size()
         wisp.manual_seed(0)
         model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 1)))
@@ -54,11 +58,13 @@ def make_train():
             report({"loss": loss, "step": step, "pid": os.getpid()}, checkpoint=done if step % 5 == 4 else None)
             if step >= config["fail"]:
                 raise ValueError("bad luck")
+
     return train
 
 
 def fit(**arguments):
     from wisp.distributed.ray import Trainer
+
     config = {"lr": 0.05, "steps": STEPS, "fail": 1000, **arguments.pop("config", {})}
     return Trainer(make_train(), num_workers=2, config=config, **arguments).fit()
 
@@ -69,6 +75,7 @@ def losses(result):
 
 def test_a_killed_worker_changes_nothing(cluster, tmp_path):
     import wisp
+
     quiet = fit(on_report=lambda metrics: None)
     assert [entry["step"] for entry in quiet.history] == list(range(STEPS)) and not quiet.failures
     assert quiet.metrics["loss"] < quiet.history[0]["loss"] and set(quiet.metrics_by_rank) == {0, 1}
@@ -79,6 +86,7 @@ def test_a_killed_worker_changes_nothing(cluster, tmp_path):
         if metrics["step"] == 7 and not killed:
             killed.append(metrics["pid"])
             os.kill(metrics["pid"], signal.SIGKILL)
+
     disturbed = fit(on_report=kill, storage_path=tmp_path / "last.pt")
     assert killed and len(disturbed.failures) == 1 and "died" in disturbed.failures[0]
     assert losses(disturbed) == losses(quiet)
@@ -87,6 +95,7 @@ def test_a_killed_worker_changes_nothing(cluster, tmp_path):
 
 def test_errors(cluster):
     from wisp.distributed.ray import Trainer, TrainingFailed, report
+
     with pytest.raises(TrainingFailed, match="(?s)rank [01] raised an error.*bad luck") as caught:
         fit(config={"fail": 6}, on_report=lambda metrics: None)
     assert caught.value.result.checkpoint["step"] == 5 and len(caught.value.result.history) >= 5

@@ -1,4 +1,5 @@
 """Programs written for PyTorch run unmodified under `wisp launch` and `wisp run`."""
+
 import pathlib
 
 import pytest
@@ -15,13 +16,19 @@ def test_ddp_example():
 
 def test_mingpt_ddp(tmp_path):
     snapshot = tmp_path / "snapshot.pt"
-    good(run(command("launch", "--standalone", "--nproc_per_node=2", SCRIPTS / "mingpt_ddp.py", snapshot, 1)), ["Snapshot saved at epoch 1"])
-    good(run(command("launch", "-n", 2, SCRIPTS / "mingpt_ddp.py", snapshot, 2)),
-         ["[1] Resuming training from snapshot at Epoch 1", "Snapshot saved at epoch 2"])
+    good(
+        run(command("launch", "--standalone", "--nproc_per_node=2", SCRIPTS / "mingpt_ddp.py", snapshot, 1)), ["Snapshot saved at epoch 1"]
+    )
+    good(
+        run(command("launch", "-n", 2, SCRIPTS / "mingpt_ddp.py", snapshot, 2)),
+        ["[1] Resuming training from snapshot at Epoch 1", "Snapshot saved at epoch 2"],
+    )
 
 
 def test_fsdp_tutorial(tmp_path):
-    good(run(command("run", SCRIPTS / "fsdp_mnist.py", "--port", free_port(), "--save", tmp_path / "model.pt")), ["saved 9604", "FSDPConv2d"])
+    good(
+        run(command("run", SCRIPTS / "fsdp_mnist.py", "--port", free_port(), "--save", tmp_path / "model.pt")), ["saved 9604", "FSDPConv2d"]
+    )
 
 
 def test_fsdp2_example(tmp_path):

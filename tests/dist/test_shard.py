@@ -1,4 +1,5 @@
 """fully_shard, FullyShardedDataParallel and checkpoints of them, on 1 to 4 ranks."""
+
 import pytest
 from ranks import good, launch
 

@@ -1,5 +1,6 @@
 """Checkpoints of a cut model: `checkpoints.py save FOLDER` trains and saves, `load FOLDER` goes on with any number of ranks and compares with one
 process that never stopped; `cases FOLDER` looks at what is refused. Run by test_shard.py."""
+
 import os
 import sys
 
@@ -7,7 +8,13 @@ import wisp
 import wisp.distributed as dist
 import wisp.distributed.checkpoint as dcp
 from wisp import nn
-from wisp.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_state_dict, set_model_state_dict, set_state_dict
+from wisp.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_model_state_dict,
+    set_state_dict,
+)
 from wisp.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from wisp.distributed.tensor import DTensor, Shard, distribute_tensor
 from wisp.nn.parallel import DistributedDataParallel
@@ -56,7 +63,7 @@ def save(folder, rank, size):
     dcp.save({"app": Training(model, optimizer), "epoch": 3, "name": "run", "seen": [1, 2]}, checkpoint_id=folder)
     train(model, optimizer, range(3, 4), rank, size)
     future = dcp.async_save({"app": Training(model, optimizer), "epoch": 4}, checkpoint_id=folder + "-async")
-    train(model, optimizer, range(4, 6), rank, size)       # goes on while it is written
+    train(model, optimizer, range(4, 6), rank, size)  # goes on while it is written
     future.result()
     dist.barrier()
     files = [name for name in os.listdir(folder) if name.endswith(".distcp")]
@@ -85,34 +92,62 @@ def load(folder, rank, size):
             assert state["epoch"] == begin
             train(model, optimizer, range(begin, 6), *((rank, size) if kind != "whole" else ()))
             for (name, ours), theirs in zip(model.named_parameters(), expected(6).parameters()):
-                wisp.testing.assert_close(ours.full_tensor() if isinstance(ours, DTensor) else ours.detach(), theirs.detach(), rtol=1e-5, atol=1e-6,
-                                          msg=f"{kind} {name}")
+                wisp.testing.assert_close(
+                    ours.full_tensor() if isinstance(ours, DTensor) else ours.detach(),
+                    theirs.detach(),
+                    rtol=1e-5,
+                    atol=1e-6,
+                    msg=f"{kind} {name}",
+                )
 
 
 def cases(folder, rank, size):
     mesh = dist.init_device_mesh("cpu", (size,))
     whole = wisp.arange(35.0).view(5, 7)
-    state = {"rows": distribute_tensor(whole, mesh, [Shard(0)]), "columns": distribute_tensor(whole, mesh, [Shard(1)]), "plain": whole.clone(),
-             "again": whole, "view": whole[1:], "half": whole.bfloat16(), "complex": wisp.complex(whole, whole), "empty": wisp.empty(0, 3),
-             "scalar": wisp.tensor(2.0), "number": 1.5, "text": "t", "none": None, "list": [whole.clone(), {"deep": whole.clone()}], "plainlist": [1, "a"]}
+    state = {
+        "rows": distribute_tensor(whole, mesh, [Shard(0)]),
+        "columns": distribute_tensor(whole, mesh, [Shard(1)]),
+        "plain": whole.clone(),
+        "again": whole,
+        "view": whole[1:],
+        "half": whole.bfloat16(),
+        "complex": wisp.complex(whole, whole),
+        "empty": wisp.empty(0, 3),
+        "scalar": wisp.tensor(2.0),
+        "number": 1.5,
+        "text": "t",
+        "none": None,
+        "list": [whole.clone(), {"deep": whole.clone()}],
+        "plainlist": [1, "a"],
+    }
     dcp.save(state, checkpoint_id=folder)
-    dcp.save(state, checkpoint_id=folder)       # over it
+    dcp.save(state, checkpoint_id=folder)  # over it
+
     def blank(value):
-        return wisp.Tensor.zero_(value.clone()) if not isinstance(value, DTensor) else value._like(wisp.zeros_like(wisp.Tensor.detach(value)))
+        return (
+            wisp.Tensor.zero_(value.clone()) if not isinstance(value, DTensor) else value._like(wisp.zeros_like(wisp.Tensor.detach(value)))
+        )
+
     target = {name: blank(value) if isinstance(value, wisp.Tensor) else None for name, value in state.items()}
     target["list"] = [wisp.zeros(5, 7), {"deep": wisp.zeros(5, 7)}]
-    target["rows"], target["columns"] = target["columns"], target["rows"]       # cut in the other way
+    target["rows"], target["columns"] = target["columns"], target["rows"]  # cut in the other way
     dcp.load(target, checkpoint_id=folder)
     for name, value in state.items():
         if isinstance(value, wisp.Tensor):
             ours = target[name]
-            wisp.testing.assert_close(ours.full_tensor() if isinstance(ours, DTensor) else ours,
-                                      value.full_tensor() if isinstance(value, DTensor) else value, msg=name)
+            wisp.testing.assert_close(
+                ours.full_tensor() if isinstance(ours, DTensor) else ours,
+                value.full_tensor() if isinstance(value, DTensor) else value,
+                msg=name,
+            )
     assert (target["number"], target["text"], target["none"], target["plainlist"]) == (1.5, "t", None, [1, "a"])
     assert wisp.equal(target["list"][1]["deep"], whole)
-    for wrong, words in (({"rows": wisp.zeros(4, 7)}, ["Size mismatch between saved [5, 7] and current: [4, 7] for rows", "The checkpoint also has: again"]),
-                         ({"lost": wisp.zeros(1), "gone": 3}, ["Missing key in checkpoint state_dict: lost.", "state_dict: gone."]),
-                         ({"text": wisp.zeros(1)}, ["text: no tensor in the checkpoint, but Tensor here"]), ({"plain": 1}, ["a tensor in the checkpoint"])):
+    for wrong, words in (
+        ({"rows": wisp.zeros(4, 7)}, ["Size mismatch between saved [5, 7] and current: [4, 7] for rows", "The checkpoint also has: again"]),
+        ({"lost": wisp.zeros(1), "gone": 3}, ["Missing key in checkpoint state_dict: lost.", "state_dict: gone."]),
+        ({"text": wisp.zeros(1)}, ["text: no tensor in the checkpoint, but Tensor here"]),
+        ({"plain": 1}, ["a tensor in the checkpoint"]),
+    ):
         try:
             dcp.load(wrong, checkpoint_id=folder)
         except dcp.CheckpointException as error:
@@ -129,7 +164,7 @@ def cases(folder, rank, size):
     else:
         raise AssertionError("different shapes were saved as one")
     target = {"plain": wisp.zeros(5, 7)}
-    dcp.load(target, checkpoint_id=folder)      # what was there before is there
+    dcp.load(target, checkpoint_id=folder)  # what was there before is there
     assert wisp.equal(target["plain"], whole)
     try:
         dcp.load(target, checkpoint_id=folder + "-nowhere")

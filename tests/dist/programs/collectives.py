@@ -1,4 +1,5 @@
 """Every collective and message, for every kind of number; run as ranks by test_collectives.py."""
+
 import sys
 
 import wisp
@@ -11,11 +12,12 @@ DTYPES = (wisp.float32, wisp.float64, wisp.int64, wisp.int16, wisp.uint8, wisp.b
 def tensors(rank, size, dtype):
     def full(value, *shape):
         return wisp.full(shape or (3,), value).to(dtype)
+
     total = size * (size + 1) // 2
     x = full(rank + 1, 5, 3)
     dist.all_reduce(x)
     assert (x == total).all()
-    x = full(rank + 1, 3, 5).t()        # not contiguous
+    x = full(rank + 1, 3, 5).t()  # not contiguous
     work = dist.all_reduce(x, async_op=True)
     assert work.wait() and work.is_completed() and (x == total).all()
     x = wisp.stack([full(rank + 1), full(0)])[:, ::2]
@@ -75,7 +77,7 @@ def others(rank, size):
     dist.all_reduce(scalar)
     assert scalar.item() == size
     works = [dist.all_reduce(wisp.full((4,), float(i)).to(wisp.bfloat16 if i % 2 else wisp.float32), async_op=True) for i in range(8)]
-    for i in reversed(range(8)):        # waited for in another order than begun
+    for i in reversed(range(8)):  # waited for in another order than begun
         works[i].wait()
         assert (works[i].result()[0] == i * size).all()
     assert dist.all_reduce(wisp.ones(2), async_op=True).get_future().then(lambda f: f.value()[0] + 1).wait().tolist() == [size + 1.0] * 2
@@ -107,8 +109,9 @@ def messages(rank, size):
         dist.recv_object_list(found, 0)
         assert found == [1, "b"]
     x = wisp.empty(1)
-    for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, wisp.tensor([float(rank)]), (rank + 1) % size),
-                                        dist.P2POp(dist.irecv, x, (rank - 1) % size)]):
+    for work in dist.batch_isend_irecv(
+        [dist.P2POp(dist.isend, wisp.tensor([float(rank)]), (rank + 1) % size), dist.P2POp(dist.irecv, x, (rank - 1) % size)]
+    ):
         work.wait()
     assert x.item() == (rank - 1) % size
 
@@ -131,7 +134,7 @@ def groups(rank, size):
 
 
 def gradients(rank, size):
-    weights = [wisp.arange(1.0, 4) * (i + 1) for i in range(size)]      # each rank makes another loss of what it gets
+    weights = [wisp.arange(1.0, 4) * (i + 1) for i in range(size)]  # each rank makes another loss of what it gets
     total = sum(weights)
 
     def gradient(function):
@@ -140,15 +143,20 @@ def gradients(rank, size):
         loss = sum((part * weights[rank] * (i + 1)).sum() for i, part in enumerate(y if isinstance(y, tuple) else (y,)))
         loss.backward()
         return x.grad
+
     assert wisp.equal(gradient(F.all_reduce), total)
     assert wisp.equal(gradient(lambda x: F.broadcast(x, 1)), total if rank == 1 else total * 0)
     assert wisp.equal(gradient(lambda x: F.reduce(x, 1)), weights[1])
     assert wisp.equal(gradient(F.all_gather), total * (rank + 1))
     assert wisp.equal(gradient(lambda x: F.gather(x, 1)), weights[1] * (rank + 1))
-    assert wisp.equal(gradient(lambda x: F.scatter([x * (i + 1) for i in range(size)], 1)),
-                      sum(weights[i] * (i + 1) for i in range(size)) if rank == 1 else total * 0)
-    assert wisp.equal(gradient(lambda x: F.reduce_scatter(wisp.empty(3), [x * (i + 1) for i in range(size)])),
-                      sum(weights[i] * (i + 1) for i in range(size)))
+    assert wisp.equal(
+        gradient(lambda x: F.scatter([x * (i + 1) for i in range(size)], 1)),
+        sum(weights[i] * (i + 1) for i in range(size)) if rank == 1 else total * 0,
+    )
+    assert wisp.equal(
+        gradient(lambda x: F.reduce_scatter(wisp.empty(3), [x * (i + 1) for i in range(size)])),
+        sum(weights[i] * (i + 1) for i in range(size)),
+    )
     assert wisp.equal(gradient(lambda x: F.all_to_all([wisp.empty(3) for _ in range(size)], [x] * size)), total * (rank + 1))
 
 
@@ -161,9 +169,9 @@ def main(rank=-1, size=-1, method=None):
     for part in (others, objects, messages, groups, gradients):
         part(rank, size)
     dist.destroy_process_group()
-    dist.init_process_group("mpi", rank=rank, world_size=size)      # and again
+    dist.init_process_group("mpi", rank=rank, world_size=size)  # and again
     dist.barrier()
-    sys.stdout.write(f"all is well in rank {rank}\n")      # one write, that ranks do not mix
+    sys.stdout.write(f"all is well in rank {rank}\n")  # one write, that ranks do not mix
 
 
 def on_spawned(rank, size, method):

@@ -1,7 +1,8 @@
 """The loss of 50 steps of several ranks beside that of one process on the whole batch; run as ranks by test_ddp.py and test_shard.py.
 
-    curves.py [--shard] [--more]     DistributedDataParallel, or fully_shard
+curves.py [--shard] [--more]     DistributedDataParallel, or fully_shard
 """
+
 import contextlib
 import sys
 
@@ -21,7 +22,9 @@ class GPT(nn.Module):
     def __init__(self, words=24, width=16, length=8):
         super().__init__()
         self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
-        self.layers = nn.ModuleList([nn.TransformerEncoderLayer(width, 2, 32, dropout=0.0, batch_first=True, norm_first=True) for _ in range(2)])
+        self.layers = nn.ModuleList(
+            [nn.TransformerEncoderLayer(width, 2, 32, dropout=0.0, batch_first=True, norm_first=True) for _ in range(2)]
+        )
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
         self.head.weight = self.words.weight
         nn.init.normal_(self.words.weight, std=0.1)
@@ -39,8 +42,9 @@ def mlp():
 
 
 def cnn(train=True, kink=nn.ReLU):
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), kink(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), kink(), nn.Flatten(),
-                          nn.Linear(128, 4))
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), kink(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), kink(), nn.Flatten(), nn.Linear(128, 4)
+    )
     return model.train(train)
 
 
@@ -86,7 +90,7 @@ def no_sync(model):
 
 def losses(make, batch, parallel, accumulate=1, convert=False, steps=50, lr=0.05, optimizer=None, clip=None, **options):
     """Train for 50 steps; `accumulate` cuts each batch into parts whose gradients are added."""
-    wisp.manual_seed(3 + (parallel and not SHARD and dist.get_rank()))        # rank 0's weights count
+    wisp.manual_seed(3 + (parallel and not SHARD and dist.get_rank()))  # rank 0's weights count
     model = make()
     if parallel:
         model = distribute(nn.SyncBatchNorm.convert_sync_batchnorm(model) if convert else model, **options)
@@ -128,6 +132,7 @@ def compare(name, make, batch, bound=1e-6, accumulate=1, **options):
 
 def more_of_ddp():
     from wisp.distributed.algorithms.ddp_comm_hooks import default_hooks as hooks
+
     compare("MLP in small buckets", mlp, numbers, bucket_cap_mb=0.001)
     compare("gradient_as_bucket_view", mlp, numbers, gradient_as_bucket_view=True)
     compare("views with no_sync", mlp, numbers, accumulate=2, gradient_as_bucket_view=True, steps=10)
@@ -143,10 +148,19 @@ def more_of_shards():
     compare("MLP in one unit", mlp, numbers, units=False)
     compare("reshard_after_forward=False", GPT, words, reshard_after_forward=False, steps=10)
     compare("clipped", mlp, numbers, clip=0.1, steps=10)
-    for name, make in (("Adam, fused", lambda p: optim.Adam(p, lr=1e-3, fused=True)), ("AdamW", lambda p: optim.AdamW(p, lr=1e-3, amsgrad=True)),
-                       ("RMSprop", lambda p: optim.RMSprop(p, lr=1e-3, momentum=0.5)), ("Adagrad", optim.Adagrad), ("NAdam", optim.NAdam),
-                       ("Adamax", optim.Adamax), ("Adadelta", optim.Adadelta), ("RAdam", optim.RAdam), ("ASGD", optim.ASGD), ("Rprop", optim.Rprop)):
-        compare(name, mlp, numbers, optimizer=make, steps=10, bound=1e-5 if name == "Rprop" else 1e-6)     # Rprop looks at signs alone
+    for name, make in (
+        ("Adam, fused", lambda p: optim.Adam(p, lr=1e-3, fused=True)),
+        ("AdamW", lambda p: optim.AdamW(p, lr=1e-3, amsgrad=True)),
+        ("RMSprop", lambda p: optim.RMSprop(p, lr=1e-3, momentum=0.5)),
+        ("Adagrad", optim.Adagrad),
+        ("NAdam", optim.NAdam),
+        ("Adamax", optim.Adamax),
+        ("Adadelta", optim.Adadelta),
+        ("RAdam", optim.RAdam),
+        ("ASGD", optim.ASGD),
+        ("Rprop", optim.Rprop),
+    ):
+        compare(name, mlp, numbers, optimizer=make, steps=10, bound=1e-5 if name == "Rprop" else 1e-6)  # Rprop looks at signs alone
     low = MixedPrecisionPolicy(param_dtype=wisp.bfloat16, reduce_dtype=wisp.float32, output_dtype=wisp.float32)
     compare("MLP in bfloat16", mlp, numbers, mp_policy=low, bound=3e-2)
     compare("replicas and parts", mlp, numbers, mesh=dist.init_device_mesh("cpu", (size // 2, 2), mesh_dim_names=("replicate", "shard")))
@@ -162,7 +176,12 @@ def main():
     compare("CNN with SyncBatchNorm", lambda: cnn(kink=nn.Tanh), images, convert=True, lr=0.01)
     compare("GPT", GPT, words)
     if "--more" in sys.argv:
-        compare("CNN with SyncBatchNorm and ReLU", lambda: cnn().double(), lambda step: (images(step)[0].double(), images(step)[1]), convert=True)
+        compare(
+            "CNN with SyncBatchNorm and ReLU",
+            lambda: cnn().double(),
+            lambda step: (images(step)[0].double(), images(step)[1]),
+            convert=True,
+        )
         (more_of_shards if SHARD else more_of_ddp)()
 
 

@@ -1,4 +1,5 @@
 """Unused and shared parameters, buffers, names and refusals of DistributedDataParallel; run as ranks by test_ddp.py."""
+
 import wisp
 import wisp.distributed as dist
 from wisp import nn
@@ -47,7 +48,7 @@ def memory_of_gradients(rank, size):
         assert first.tolist() == [[mean] * 3]
         parallel(x).sum().backward()
         assert model.weight.grad.tolist() == [[2 * mean] * 3]
-        assert view or model.weight.grad is first       # (buckets are made anew once, when the order is known)
+        assert view or model.weight.grad is first  # (buckets are made anew once, when the order is known)
         model.zero_grad()
         parallel(2 * x).sum().backward()
         assert model.weight.grad.tolist() == [[2 * mean] * 3]
@@ -58,7 +59,7 @@ def memory_of_gradients(rank, size):
         assert model.weight.grad is kept and kept.tolist() == [[3 * mean] * 3]
         held = kept.clone() if view else kept
         output = parallel(5 * x).sum()
-        model.zero_grad()               # between forward and backward
+        model.zero_grad()  # between forward and backward
         output.backward()
         assert model.weight.grad.tolist() == [[5 * mean] * 3] and held.tolist() == [[3 * mean] * 3]
     table = nn.Embedding(4, 2, sparse=True)
@@ -91,7 +92,7 @@ def state(rank):
     model[1].running_mean.fill_(rank + 1)
     parallel.eval()
     parallel(wisp.ones(2, 2))
-    assert model[1].running_mean.tolist() == [1, 1]         # rank 0's buffers, at every forward
+    assert model[1].running_mean.tolist() == [1, 1]  # rank 0's buffers, at every forward
 
 
 def different_models(rank):
@@ -109,13 +110,13 @@ def batch_norm(rank, size):
     whole = wisp.randn(2 * size + 1, 3, 4, generator=generator) * 0.1 + 100
     bounds = [0, *(2 * i + 3 for i in range(size))]
     one, many = nn.BatchNorm1d(3).double(), nn.SyncBatchNorm(3).double()
-    x, part = whole.double().requires_grad_(), whole.double()[bounds[rank]:bounds[rank + 1]].clone().requires_grad_()
+    x, part = whole.double().requires_grad_(), whole.double()[bounds[rank] : bounds[rank + 1]].clone().requires_grad_()
     weights = wisp.arange(x.numel()).view_as(x).double().sin()
     (one(x) * weights).sum().backward()
     result = many(part)
-    (result * weights[bounds[rank]:bounds[rank + 1]]).sum().backward()
-    wisp.testing.assert_close(result, one(x)[bounds[rank]:bounds[rank + 1]], rtol=1e-7, atol=1e-7)
-    wisp.testing.assert_close(part.grad, x.grad[bounds[rank]:bounds[rank + 1]], rtol=1e-6, atol=1e-6)
+    (result * weights[bounds[rank] : bounds[rank + 1]]).sum().backward()
+    wisp.testing.assert_close(result, one(x)[bounds[rank] : bounds[rank + 1]], rtol=1e-7, atol=1e-7)
+    wisp.testing.assert_close(part.grad, x.grad[bounds[rank] : bounds[rank + 1]], rtol=1e-6, atol=1e-6)
     fresh = nn.BatchNorm1d(3).double()
     fresh(x)
     wisp.testing.assert_close(many.running_var, fresh.running_var)
@@ -133,7 +134,7 @@ def divided_state(rank, size):
         optimizer = make([{"params": module[0].parameters()}, {"params": module[2].parameters(), "lr": 0.02}])
         schedule = wisp.optim.lr_scheduler.StepLR(optimizer, 2)
         for step in range(6):
-            if step == 3 and make is divided:       # saved and loaded on the way
+            if step == 3 and make is divided:  # saved and loaded on the way
                 optimizer.consolidate_state_dict()
                 states = [optimizer.state_dict() if rank == 0 else None]
                 dist.broadcast_object_list(states)
@@ -147,6 +148,7 @@ def divided_state(rank, size):
 
     def divided(groups):
         return ZeroRedundancyOptimizer(groups, wisp.optim.Adam, lr=0.01)
+
     many, optimizer = train(divided, DistributedDataParallel, slice(4 * rank, 4 * rank + 4))
     one, whole = train(lambda groups: wisp.optim.Adam(groups, lr=0.01), lambda module: module, slice(None))
     for ours, theirs in zip(many.parameters(), one.parameters()):

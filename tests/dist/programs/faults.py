@@ -1,4 +1,5 @@
 """What goes wrong, by name; run as ranks by test_faults.py."""
+
 import os
 import signal
 import sys
@@ -25,7 +26,7 @@ elif what == "kill":
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     dist.all_reduce(wisp.ones(3))
-elif what == "midstep":     # in the middle of backward, with a bucket on its way
+elif what == "midstep":  # in the middle of backward, with a bucket on its way
     model = wisp.nn.parallel.DistributedDataParallel(wisp.nn.Sequential(*[wisp.nn.Linear(64, 64) for _ in range(4)]), bucket_cap_mb=0.01)
     optimizer = wisp.optim.SGD(model.parameters(), lr=0.1)
     for step in range(4):

@@ -1,4 +1,5 @@
 """Ranks with different numbers of batches; run as ranks by test_ddp.py."""
+
 import wisp
 import wisp.distributed as dist
 from wisp import nn
@@ -32,13 +33,21 @@ def reference(counts, by_active):
 def main():
     dist.init_process_group("mpi")
     rank, size = dist.get_rank(), dist.get_world_size()
-    for counts in ([1 + 2 * other for other in range(size)], [5 - 2 * (other > 0) for other in range(size)], [0, *[2] * (size - 1)], [2] * size):
+    for counts in (
+        [1 + 2 * other for other in range(size)],
+        [5 - 2 * (other > 0) for other in range(size)],
+        [0, *[2] * (size - 1)],
+        [2] * size,
+    ):
         for by_active in (False, True):
             for divided in (False, True):
                 for options in ({}, {"find_unused_parameters": True, "gradient_as_bucket_view": True, "bucket_cap_mb": 0.00001}):
                     model = DistributedDataParallel(net(), **options)
-                    optimizer = ZeroRedundancyOptimizer(model.parameters(), wisp.optim.Adam, lr=0.01) if divided else \
-                        wisp.optim.Adam(model.parameters(), lr=0.01)
+                    optimizer = (
+                        ZeroRedundancyOptimizer(model.parameters(), wisp.optim.Adam, lr=0.01)
+                        if divided
+                        else wisp.optim.Adam(model.parameters(), lr=0.01)
+                    )
                     with Join([model, optimizer] if divided else [model], divide_by_initial_world_size=not by_active):
                         for step in range(counts[rank]):
                             optimizer.zero_grad()
@@ -62,7 +71,7 @@ def main():
         assert "exhausted inputs" in str(error)
     else:
         raise AssertionError("no error in rank", rank)
-    model(batch(rank, 0)).sum().backward()      # and after it
+    model(batch(rank, 0)).sum().backward()  # and after it
     print("all is well in rank", rank)
 
 

@@ -1,11 +1,21 @@
 """fully_shard and FullyShardedDataParallel in odd cases, and what they send; run as ranks by test_shard.py."""
+
 import functools
 
 import wisp
 import wisp.distributed as dist
 from wisp import nn
-from wisp.distributed.fsdp import CPUOffloadPolicy, FSDPModule, FullStateDictConfig, FullyShardedDataParallel, ShardingStrategy, StateDictType
-from wisp.distributed.fsdp import MixedPrecision, fully_shard, wrap
+from wisp.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    FullStateDictConfig,
+    FullyShardedDataParallel,
+    MixedPrecision,
+    ShardingStrategy,
+    StateDictType,
+    fully_shard,
+    wrap,
+)
 from wisp.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from wisp.nn.parallel import DistributedDataParallel
 from wisp.utils.checkpoint import checkpoint
@@ -31,7 +41,7 @@ class Net(nn.Module):
 
 
 def data(rank, size):
-    return wisp.randn(2 * size, 5, generator=wisp.Generator().manual_seed(7))[2 * rank:2 * rank + 2]
+    return wisp.randn(2 * size, 5, generator=wisp.Generator().manual_seed(7))[2 * rank : 2 * rank + 2]
 
 
 def whole_gradients(size, left=lambda rank: True, again=False):
@@ -52,8 +62,11 @@ def same(ours, theirs):
 
 
 def gradients(rank, size):
-    for make in (lambda model: fully_shard(model), lambda model: [fully_shard(model.frozen), fully_shard(model.last), fully_shard(model)][-1],
-                 lambda model: [fully_shard([model.frozen, model.last]), fully_shard(model, offload_policy=CPUOffloadPolicy())][-1]):
+    for make in (
+        lambda model: fully_shard(model),
+        lambda model: [fully_shard(model.frozen), fully_shard(model.last), fully_shard(model)][-1],
+        lambda model: [fully_shard([model.frozen, model.last]), fully_shard(model, offload_policy=CPUOffloadPolicy())][-1],
+    ):
         for again in (False, True):
             wisp.manual_seed(1)
             model = make(Net(again))
@@ -63,11 +76,11 @@ def gradients(rank, size):
             same(model, whole_gradients(size, again=again))
             assert all(unit.state == "sharded" for unit in model._units())
     wisp.manual_seed(1)
-    model = fully_shard(Net())                  # each rank uses other parameters
+    model = fully_shard(Net())  # each rank uses other parameters
     model(data(rank, size), left=rank == 0).square().sum().backward()
     same(model, whole_gradients(size, left=lambda rank: rank == 0))
     wisp.manual_seed(1)
-    model = fully_shard(Net())                  # two backwards add up, with and without sending in between
+    model = fully_shard(Net())  # two backwards add up, with and without sending in between
     for sync in (True, False, True):
         model.set_requires_gradient_sync(sync)
         model(data(rank, size)).square().sum().backward()
@@ -101,8 +114,9 @@ def parts(rank, size):
     seen = []
     for layer in model:
         fully_shard(layer)
-        layer.register_forward_hook(lambda *_: seen.append([other.weight.to_local().shape[0] if isinstance(other.weight, DTensor) else 8
-                                                            for other in model]))
+        layer.register_forward_hook(
+            lambda *_: seen.append([other.weight.to_local().shape[0] if isinstance(other.weight, DTensor) else 8 for other in model])
+        )
     fully_shard(model)
     optimizer = wisp.optim.Adam(model.parameters())
     rows = len(range(rank * -(-8 // size), min((rank + 1) * -(-8 // size), 8)))
@@ -143,7 +157,7 @@ def calls_of_all_kinds(rank, size):
         model(wisp.ones(2, 4))
     except RuntimeError:
         assert isinstance(layer.weight, DTensor)
-    layer.load_state_dict({"weight": wisp.ones(3, 3), "bias": wisp.zeros(3)})       # whole values
+    layer.load_state_dict({"weight": wisp.ones(3, 3), "bias": wisp.zeros(3)})  # whole values
     assert model(wisp.ones(1, 3)).tolist() == [[3, 3, 3]]
     with wisp.no_grad():
         layer.weight.mul_(2)
@@ -158,12 +172,18 @@ def calls_of_all_kinds(rank, size):
         empty = nn.Linear(3, 5)
     fully_shard(empty)
     empty.to_empty(device="cpu")
-    for fill in (nn.init.kaiming_uniform_, nn.init.trunc_normal_, nn.init.orthogonal_, lambda p: p.data.normal_(), lambda p: nn.init.sparse_(p, 0.5)):
+    for fill in (
+        nn.init.kaiming_uniform_,
+        nn.init.trunc_normal_,
+        nn.init.orthogonal_,
+        lambda p: p.data.normal_(),
+        lambda p: nn.init.sparse_(p, 0.5),
+    ):
         whole = wisp.empty(5, 3)
         for tensor in (empty.weight, whole):
             wisp.manual_seed(9)
             fill(tensor)
-        assert wisp.equal(empty.weight.full_tensor(), whole)       # as in one process
+        assert wisp.equal(empty.weight.full_tensor(), whole)  # as in one process
     for parameter in empty.parameters():
         nn.init.constant_(parameter, 2)
     assert (empty(wisp.ones(1, 3)) == 8).all() and (empty.weight.full_tensor() == 2).all()
@@ -174,6 +194,7 @@ def replicas(rank, size):
     import tempfile
 
     from wisp.distributed import checkpoint as dcp
+
     mesh = dist.init_device_mesh("cpu", (2, size // 2) if size % 2 == 0 else (size, 1), mesh_dim_names=("replicate", "shard"))
     wisp.manual_seed(1)
     model = fully_shard(Net(), mesh=mesh)
@@ -190,7 +211,7 @@ def replicas(rank, size):
     other = fully_shard(Net())
     dcp.load(other.state_dict(), checkpoint_id=folder[0])
     wisp.testing.assert_close(other.left.weight.full_tensor(), model.left.weight.full_tensor())
-    futures = [dcp.async_save({"x": wisp.full((3,), float(i))}, checkpoint_id=folder[0]) for i in range(4)]     # in the same place
+    futures = [dcp.async_save({"x": wisp.full((3,), float(i))}, checkpoint_id=folder[0]) for i in range(4)]  # in the same place
     for future in futures:
         future.result()
     dist.barrier()
@@ -243,7 +264,7 @@ def orders(rank, size):
         assert "weight, bias of FSDPLinear were changed between forward and backward" in str(error)
     else:
         raise AssertionError("a change between forward and backward was not seen")
-    model(wisp.ones(2, 4)).sum().backward()         # and goes on
+    model(wisp.ones(2, 4)).sum().backward()  # and goes on
 
 
 def refusals(rank, size):
@@ -253,11 +274,14 @@ def refusals(rank, size):
     fully_shard(model[0])
     scalar = nn.Module()
     scalar.p = nn.Parameter(wisp.tensor(1.0))
-    for action, words in ((lambda: fully_shard(model), "1.weight of Sequential is shared with a module that was sharded before"),
-                          (lambda: fully_shard(model[0]), "was sharded before"), (lambda: fully_shard(scalar), "scalar parameters"),
-                          (lambda: fully_shard(nn.ModuleList()), "containers"),
-                          (lambda: wisp.optim.SGD(early), "after fully_shard"),
-                          (lambda: wisp.optim.LBFGS(model[0].parameters()), "LBFGS needs whole parameters")):
+    for action, words in (
+        (lambda: fully_shard(model), "1.weight of Sequential is shared with a module that was sharded before"),
+        (lambda: fully_shard(model[0]), "was sharded before"),
+        (lambda: fully_shard(scalar), "scalar parameters"),
+        (lambda: fully_shard(nn.ModuleList()), "containers"),
+        (lambda: wisp.optim.SGD(early), "after fully_shard"),
+        (lambda: wisp.optim.LBFGS(model[0].parameters()), "LBFGS needs whole parameters"),
+    ):
         try:
             action()
         except (ValueError, NotImplementedError) as error:
@@ -285,14 +309,18 @@ def tensors(rank, size):
 def wrapper(rank, size):
     wisp.manual_seed(1)
     other = whole_gradients(size)
-    policies = [None, wrap.ModuleWrapPolicy({nn.Linear}), functools.partial(wrap.size_based_auto_wrap_policy, min_num_params=50),
-                functools.partial(wrap.transformer_auto_wrap_policy, transformer_layer_cls={nn.Sequential})]
+    policies = [
+        None,
+        wrap.ModuleWrapPolicy({nn.Linear}),
+        functools.partial(wrap.size_based_auto_wrap_policy, min_num_params=50),
+        functools.partial(wrap.transformer_auto_wrap_policy, transformer_layer_cls={nn.Sequential}),
+    ]
     for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy.NO_SHARD):
         for policy in policies:
             wisp.manual_seed(1)
             net = Net()
             if isinstance(policy, wrap.ModuleWrapPolicy):
-                net.tied.weight = nn.Parameter(net.tied.weight.detach().clone())       # a shared one must stay in one unit
+                net.tied.weight = nn.Parameter(net.tied.weight.detach().clone())  # a shared one must stay in one unit
             model = FullyShardedDataParallel(net, auto_wrap_policy=policy, sharding_strategy=strategy, sync_module_states=True)
             assert isinstance(model, FullyShardedDataParallel) and len(model.fsdp_modules(model)) == len(net._units())
             assert isinstance(model.module, FullyShardedDataParallel) and not isinstance(fully_shard(Net()), FullyShardedDataParallel)
@@ -304,7 +332,9 @@ def wrapper(rank, size):
             wisp.testing.assert_close(model.state_dict()["last.weight"], other.last.weight.detach())
     norm = model.clip_grad_norm_(0.1)
     assert norm.item() > 0.1 and not isinstance(norm, DTensor)
-    with FullyShardedDataParallel.state_dict_type(model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(offload_to_cpu=True, rank0_only=True)):
+    with FullyShardedDataParallel.state_dict_type(
+        model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
+    ):
         state = model.state_dict()
         assert (len(state) > 0) == (rank == 0)
     for kind in StateDictType:
@@ -326,7 +356,9 @@ def wrapper(rank, size):
     assert state["state"]["left.weight"]["exp_avg"].shape == (7, 7)
     fresh = wisp.optim.Adam(model.parameters(), lr=0.1)
     fresh.load_state_dict(FullyShardedDataParallel.optim_state_dict_to_load(model, fresh, state))
-    wisp.testing.assert_close(wisp.Tensor.detach(fresh.state[net.left.weight]["exp_avg"]), wisp.Tensor.detach(optimizer.state[net.left.weight]["exp_avg"]))
+    wisp.testing.assert_close(
+        wisp.Tensor.detach(fresh.state[net.left.weight]["exp_avg"]), wisp.Tensor.detach(optimizer.state[net.left.weight]["exp_avg"])
+    )
     low = FullyShardedDataParallel(nn.Sequential(nn.Linear(5, 4)), mixed_precision=MixedPrecision(wisp.bfloat16, wisp.float32))
     low(data(rank, size)).sum().backward()
     assert low.module[0].weight.grad.dtype == wisp.float32 and low(data(rank, size)).dtype == wisp.bfloat16
@@ -340,6 +372,7 @@ def wrapper(rank, size):
 def traffic(rank, size):
     """What DistributedDataParallel, ZeroRedundancyOptimizer and fully_shard send in a step is what the textbook says."""
     from wisp.distributed.optim import ZeroRedundancyOptimizer
+
     layers, width = 3, 12
     elements = layers * (width * width + width)
     all_bytes = 4 * elements
@@ -348,12 +381,13 @@ def traffic(rank, size):
         return nn.Sequential(*[nn.Linear(width, width) for _ in range(layers)])
 
     def count(model, optimizer):
-        for _ in range(2):          # the second step: buckets and orders are known
+        for _ in range(2):  # the second step: buckets and orders are known
             optimizer.zero_grad()
             with dist.count_traffic() as found:
                 model(wisp.ones(2, width)).sum().backward()
                 optimizer.step()
         return found
+
     model = DistributedDataParallel(make(), bucket_cap_mb=0.0005)
     found = count(model, wisp.optim.Adam(model.parameters()))
     assert found.payload["all_reduce"] == all_bytes and found.calls["all_reduce"] > 1
@@ -369,7 +403,7 @@ def traffic(rank, size):
         assert found.payload["all_gather"] == gathers * all_bytes and found.payload["reduce_scatter"] == all_bytes
         assert found.total_sent == (gathers + 1) * all_bytes * (size - 1) // size
         assert set(found.calls) == {"all_gather", "reduce_scatter", "header"}
-    model = fully_shard(nn.Linear(4, 5, bias=False))            # padded rows travel too
+    model = fully_shard(nn.Linear(4, 5, bias=False))  # padded rows travel too
     with dist.count_traffic() as found:
         model(wisp.ones(1, 4)).sum().backward()
     padded = 4 * 4 * size * -(-5 // size)
@@ -385,7 +419,10 @@ def beside_zero(rank, size):
         first, second = nn.Linear(5, 6), nn.Linear(6, 1)
         if cut:
             first, second = fully_shard(first), DistributedDataParallel(second)
-            optimizers = [wisp.optim.Adam(first.parameters(), lr=0.01), ZeroRedundancyOptimizer(second.parameters(), wisp.optim.Adam, lr=0.01)]
+            optimizers = [
+                wisp.optim.Adam(first.parameters(), lr=0.01),
+                ZeroRedundancyOptimizer(second.parameters(), wisp.optim.Adam, lr=0.01),
+            ]
         else:
             optimizers = [wisp.optim.Adam([*first.parameters(), *second.parameters()], lr=0.01)]
         result = []
@@ -402,6 +439,7 @@ def beside_zero(rank, size):
                 dist.all_reduce(loss, dist.ReduceOp.AVG)
             result.append(loss)
         return wisp.stack(result)
+
     wisp.testing.assert_close(train(True), train(False), rtol=1e-6, atol=1e-6)
 
 

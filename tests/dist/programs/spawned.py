@@ -1,4 +1,5 @@
 """A program in the style of PyTorch's tutorials: it starts its own ranks; run by test_launch.py under `wisp run`."""
+
 import os
 import sys
 

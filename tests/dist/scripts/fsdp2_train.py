@@ -1,4 +1,5 @@
 """A program in the style of PyTorch's FSDP2 example: meta device, fully_shard, prefetching, mixed precision, DCP. Unmodified PyTorch code."""
+
 import argparse
 import os
 from contextlib import contextmanager
@@ -8,8 +9,15 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 import torch.nn as nn
 from torch.distributed._composable.fsdp import fully_shard as old_name
-from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_optimizer_state_dict, get_state_dict
-from torch.distributed.checkpoint.state_dict import set_model_state_dict, set_optimizer_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    get_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+    set_state_dict,
+)
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -117,7 +125,7 @@ def main(args):
         print("resumed")
     model.unshard(async_op=True)
     losses = []
-    for step in range(10):
+    for _ in range(10):
         x = torch.randint(0, 32, (4, 8), device=device, generator=torch.Generator().manual_seed(rank))
         loss = torch.nn.functional.cross_entropy(model(x).flatten(0, 1), x.flatten())
         loss.backward()
@@ -138,8 +146,12 @@ def main(args):
     full = torch.load(args.folder + "/model_state_dict.pt", mmap=True, weights_only=True, map_location="cpu")
     set_model_state_dict(model=model, model_state_dict=full, options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))
     full_optim = torch.load(args.folder + "/optim_state_dict.pt", mmap=True, weights_only=True, map_location="cpu")
-    set_optimizer_state_dict(model=model, optimizers=optim, optim_state_dict=full_optim,
-                             options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True))
+    set_optimizer_state_dict(
+        model=model,
+        optimizers=optim,
+        optim_state_dict=full_optim,
+        options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True),
+    )
     sharded = {}
     for name, value in model.state_dict().items():
         sharded[name] = nn.Parameter(distribute_tensor(full[name], value.device_mesh, value.placements))

@@ -1,4 +1,5 @@
 """A program in the style of PyTorch's FSDP tutorial: spawned ranks, a small CNN, policies, a full state_dict. Unmodified PyTorch code."""
+
 import argparse
 import functools
 import os
@@ -9,7 +10,8 @@ import torch.multiprocessing as mp
 import torch.nn as nn
 import torch.nn.functional as F
 import torch.optim as optim
-from torch.distributed.fsdp import CPUOffload, FullStateDictConfig, FullyShardedDataParallel as FSDP, StateDictType
+from torch.distributed.fsdp import CPUOffload, FullStateDictConfig, StateDictType
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.fully_sharded_data_parallel import BackwardPrefetch, MixedPrecision, ShardingStrategy
 from torch.distributed.fsdp.wrap import enable_wrap, size_based_auto_wrap_policy, wrap
 from torch.optim.lr_scheduler import StepLR
@@ -29,7 +31,7 @@ def cleanup():
 
 class Net(nn.Module):
     def __init__(self):
-        super(Net, self).__init__()
+        super().__init__()
         self.conv1 = nn.Conv2d(1, 8, 3, 1)
         self.conv2 = nn.Conv2d(8, 16, 3, 1)
         self.dropout1 = nn.Dropout(0.05)
@@ -61,7 +63,7 @@ def train(model, rank, device, train_loader, optimizer, epoch, sampler=None):
         ddp_loss[1] += len(data)
     dist.all_reduce(ddp_loss, op=dist.ReduceOp.SUM)
     if rank == 0:
-        print("Train Epoch: {} \tLoss: {:.6f}".format(epoch, ddp_loss[0] / ddp_loss[1]))
+        print(f"Train Epoch: {epoch} \tLoss: {ddp_loss[0] / ddp_loss[1]:.6f}")
 
 
 def test(model, rank, device, test_loader):
@@ -77,7 +79,7 @@ def test(model, rank, device, test_loader):
             ddp_loss[2] += len(data)
     dist.all_reduce(ddp_loss, op=dist.ReduceOp.SUM)
     if rank == 0:
-        print("Test set: Average loss: {:.4f}, Accuracy: {}/{}".format(ddp_loss[0] / ddp_loss[2], int(ddp_loss[1]), int(ddp_loss[2])))
+        print(f"Test set: Average loss: {ddp_loss[0] / ddp_loss[2]:.4f}, Accuracy: {int(ddp_loss[1])}/{int(ddp_loss[2])}")
     return ddp_loss[1] / ddp_loss[2]
 
 
@@ -86,7 +88,7 @@ def pictures(count, seed):
     labels = torch.randint(0, 4, (count,), generator=generator)
     images = 0.3 * torch.randn(count, 1, 12, 12, generator=generator)
     for i, label in enumerate(labels.tolist()):
-        images[i, 0, 3 * label:3 * label + 3] += 1
+        images[i, 0, 3 * label : 3 * label + 3] += 1
     return TensorDataset(images, labels)
 
 
@@ -102,9 +104,14 @@ def fsdp_main(rank, world_size, args):
     device = torch.device("cuda", rank) if torch.cuda.is_available() else torch.device("cpu")
     if torch.cuda.is_available():
         torch.cuda.set_device(rank)
-    model = FSDP(Net().to(device), auto_wrap_policy=my_auto_wrap_policy, cpu_offload=CPUOffload(offload_params=False),
-                 backward_prefetch=BackwardPrefetch.BACKWARD_PRE, sharding_strategy=ShardingStrategy.FULL_SHARD,
-                 mixed_precision=MixedPrecision(param_dtype=torch.float32, reduce_dtype=torch.float32, buffer_dtype=torch.float32))
+    model = FSDP(
+        Net().to(device),
+        auto_wrap_policy=my_auto_wrap_policy,
+        cpu_offload=CPUOffload(offload_params=False),
+        backward_prefetch=BackwardPrefetch.BACKWARD_PRE,
+        sharding_strategy=ShardingStrategy.FULL_SHARD,
+        mixed_precision=MixedPrecision(param_dtype=torch.float32, reduce_dtype=torch.float32, buffer_dtype=torch.float32),
+    )
     optimizer = optim.Adadelta(model.parameters(), lr=1.0)
     scheduler = StepLR(optimizer, step_size=1, gamma=0.9)
     for epoch in range(1, args.epochs + 1):

@@ -1,9 +1,10 @@
 """A program in the style of minGPT-ddp: a trainer class with snapshots, torchrun, mixed precision, a sampler. Unmodified PyTorch code."""
+
 import os
 import sys
 from collections import OrderedDict
 from dataclasses import asdict, dataclass
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 import torch
 import torch.nn as nn
@@ -45,7 +46,7 @@ class TrainerConfig:
 @dataclass
 class Snapshot:
     model_state: "OrderedDict[str, torch.Tensor]"
-    optimizer_state: Dict[str, Any]
+    optimizer_state: dict[str, Any]
     finished_epoch: int
 
 
@@ -60,7 +61,7 @@ class CharDataset(Dataset):
         return len(self.data) - self.block_size
 
     def __getitem__(self, idx):
-        chunk = self.data[idx:idx + self.block_size + 1]
+        chunk = self.data[idx : idx + self.block_size + 1]
         dix = [self.stoi[s] for s in chunk]
         return torch.tensor(dix[:-1], dtype=torch.long), torch.tensor(dix[1:], dtype=torch.long)
 
@@ -105,7 +106,7 @@ class GPT(nn.Module):
                 module.bias.data.zero_()
 
     def forward(self, idx, targets=None):
-        x = self.tok_emb(idx) + self.pos_emb[:, :idx.size(1), :]
+        x = self.tok_emb(idx) + self.pos_emb[:, : idx.size(1), :]
         logits = self.head(self.ln_f(self.blocks(x)))
         loss = None
         if targets is not None:
@@ -141,8 +142,14 @@ class Trainer:
         self.model = DDP(self.model, device_ids=[self.local_rank] if self.device_type == "cuda" else None)
 
     def _prepare_dataloader(self, dataset):
-        return DataLoader(dataset, batch_size=self.config.batch_size, pin_memory=self.device_type == "cuda", shuffle=False,
-                          num_workers=self.config.data_loader_workers, sampler=DistributedSampler(dataset))
+        return DataLoader(
+            dataset,
+            batch_size=self.config.batch_size,
+            pin_memory=self.device_type == "cuda",
+            shuffle=False,
+            num_workers=self.config.data_loader_workers,
+            sampler=DistributedSampler(dataset),
+        )
 
     def _load_snapshot(self):
         try:
@@ -210,7 +217,9 @@ def main(path, epochs):
     dataset = CharDataset(text, 16)
     train_set, test_set = random_split(dataset, [len(dataset) - 64, 64])
     model = GPT(GPTConfig(vocab_size=dataset.vocab_size))
-    trainer = Trainer(TrainerConfig(max_epochs=epochs, snapshot_path=path), model, create_optimizer(model, OptimizerConfig()), train_set, test_set)
+    trainer = Trainer(
+        TrainerConfig(max_epochs=epochs, snapshot_path=path), model, create_optimizer(model, OptimizerConfig()), train_set, test_set
+    )
     losses = trainer.train()
     assert losses[-1] < losses[0], losses
     destroy_process_group()

@@ -209,7 +209,7 @@ void convert(void* dst, DType dst_dtype, const void* src, DType src_dtype, int64
 template <class T> WISP_INLINE void copy_row(T* __restrict d, int64_t ds, const T* __restrict s, int64_t ss, int64_t n) {
     if (ds == 1) {
         if (ss == 1) {
-            if (n >= 64) std::memcpy(d, s, size_t(n) * sizeof(T));
+            if (n >= 64) copy_bytes_of_row(d, s, size_t(n) * sizeof(T));
             else
                 for (int64_t i = 0; i < n; i++) d[i] = s[i];
         } else if (ss == 0) {

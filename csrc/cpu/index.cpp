@@ -215,7 +215,7 @@ void take(void* out, int64_t out_step, const int64_t* out_strides, const void* i
             } else if (rows.ndim == 1 && ss == 1 && ds == 1) {
                 const size_t bytes = size_t(width) * sizeof(T);
                 if (bytes >= 32)
-                    for (int64_t i = begin; i < end; i++) std::memcpy(to + i * out_step, from + offsets[i], bytes);
+                    for (int64_t i = begin; i < end; i++) copy_bytes_of_row(to + i * out_step, from + offsets[i], bytes);
                 else
                     for (int64_t i = begin; i < end; i++)
                         for (int64_t j = 0; j < width; j++) to[i * out_step + j] = from[offsets[i] + j];
@@ -224,7 +224,7 @@ void take(void* out, int64_t out_step, const int64_t* out_strides, const void* i
                     rows.each([&](int64_t x, int64_t y) {
                         const T* s = from + offsets[i] + x;
                         T* d = to + i * out_step + y;
-                        if (ss == 1 && ds == 1) std::memcpy(d, s, size_t(width) * sizeof(T));
+                        if (ss == 1 && ds == 1) copy_bytes_of_row(d, s, size_t(width) * sizeof(T));
                         else
                             for (int64_t j = 0; j < width; j++) d[j * ds] = s[j * ss];
                     });
@@ -237,7 +237,7 @@ template <Scatter how, class T> WISP_INLINE void combine_row(T* __restrict d, in
     // Contiguous rows are worth loops of their own in the usual cases only.
     constexpr bool usual = how == Scatter::set || (how == Scatter::add && sizeof(T) >= 4);
     if (usual && ds == 1 && ss == 1) {
-        if (how == Scatter::set && n * int64_t(sizeof(T)) >= 64) std::memcpy(d, s, size_t(n) * sizeof(T));
+        if (how == Scatter::set && n * int64_t(sizeof(T)) >= 64) copy_bytes_of_row(d, s, size_t(n) * sizeof(T));
         else
             for (int64_t j = 0; j < n; j++) d[j] = combined<how>(d[j], s[j]);
     } else if (usual && ds == 1 && ss == 0) {
@@ -250,6 +250,30 @@ template <Scatter how, class T> WISP_INLINE void combine_row(T* __restrict d, in
 
 void put(Scatter how, void* out, DType dtype, const int64_t* offsets, int64_t n, const Slice& slice, const void* values, int64_t value_step,
          const int64_t* value_strides, int64_t) {
+    // Dimensions outside of the indexed one, one after the other, as in `take`. Their elements are never the same, so that threads
+    // may share them.
+    int64_t outer = 1, farthest = 0;
+    int before = 0;
+    for (int64_t i = 0; slice.ndim && i < n; i++) farthest = most(farthest, offsets[i]);
+    while (before < slice.ndim && slice.strides[before] > farthest) outer *= slice.sizes[before++];
+    if (n >= 16 && outer >= 2 * num_threads() && outer > 1) {
+        const Slice rest{slice.ndim - before, slice.sizes + before, slice.strides + before};
+        int64_t inner = n;
+        for (int d = before; d < slice.ndim; d++) inner *= slice.sizes[d];
+        parallel_for(outer, most(1, grain / most(1, inner)), [&](int64_t begin, int64_t end) {
+            for (int64_t o = begin; o < end; o++) {
+                int64_t from = 0, to = 0;
+                for (int64_t d = before - 1, left = o; d >= 0; left /= slice.sizes[d], d--) {
+                    from += left % slice.sizes[d] * value_strides[d];
+                    to += left % slice.sizes[d] * slice.strides[d];
+                }
+                const int64_t item = item_size(dtype);
+                put(how, static_cast<char*>(out) + to * item, dtype, offsets, n, rest, static_cast<const char*>(values) + from * item,
+                    value_step, value_strides + before, 0);
+            }
+        });
+        return;
+    }
     const Rows rows(slice, value_strides);
     if (rows.count == 0 || n == 0) return;
     const int last = rows.ndim - 1;
@@ -327,7 +351,7 @@ void gather(void* out, const void* in, const int64_t* in_strides, const int64_t*
             const int64_t* __restrict at = index + x;
             const auto from_end = [&](int64_t i) __attribute__((always_inline)) { return wrap && i < 0 ? i + size : i; };
             if (is == 0 && ss == 1) {  // one index for the whole row
-                std::memcpy(d, s + from_end(at[0]) * along, size_t(inner) * sizeof(T));
+                copy_bytes_of_row(d, s + from_end(at[0]) * along, size_t(inner) * sizeof(T));
             } else if (ss == 0 && along == 1 && is == 1) {
                 if (wrap)
                     for (int64_t j = 0; j < inner; j++) d[j] = s[one_by_one(at[j] + (at[j] >> 63 & size))];

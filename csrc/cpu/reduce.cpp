@@ -574,6 +574,25 @@ template <class T> void extremes_at_once(const ReduceArguments& a) {
     *static_cast<T*>(a.mean) = high[0];
 }
 
+// A few rows that a compiled program has just made: as `rows` folds them, without describing the problem first. Not inlined: the folds
+// of other shapes would be made for more callers, and worse.
+__attribute__((noinline)) bool few_rows(Reduction kind, const ReduceArguments& a) {
+    if (a.sizes[1] < 64 || a.sizes[1] > stretch || a.sizes[0] * a.sizes[1] >= grain || a.in_dtype != DType::f32 ||
+        a.out_dtype != DType::f32 || a.indices || !a.out || (kind != Reduction::sum && kind != Reduction::max))
+        return false;
+    const float* in = static_cast<const float*>(a.in);
+    float* out = static_cast<float*>(a.out);
+    for (int64_t r = 0; r < a.sizes[0]; r++, in += a.strides[0]) {
+        if (kind == Reduction::max) {
+            out[r] = Max::step(Max::start<float>(), fold_run<Max>(in, a.sizes[1]));
+            continue;
+        }
+        const double total = Sum::step(0.0, fold_run<Sum>(in, a.sizes[1]));
+        out[r] = float(a.divisor == 1 ? total : total / a.divisor);
+    }
+    return true;
+}
+
 void reduce_any(Reduction kind, const ReduceArguments& a) {
     if (kind == Reduction::extremes) {
         if (a.in_dtype == a.out_dtype && a.ndim == 1 && a.reduced == 1 && a.strides[0] == 1 && a.sizes[0] > 0) {
@@ -592,22 +611,7 @@ void reduce_any(Reduction kind, const ReduceArguments& a) {
         *static_cast<float*>(a.out) = float(a.divisor == 1 ? total : total / a.divisor);
         return;
     }
-    // A few rows that a compiled program has just made: as `rows` folds them, without describing the problem first.
-    if (a.ndim == 2 && a.reduced == 2 && a.strides[1] == 1 && a.sizes[1] >= 64 && a.sizes[1] <= stretch &&
-        a.sizes[0] * a.sizes[1] < grain && a.in_dtype == DType::f32 && a.out_dtype == DType::f32 && !a.indices && a.out &&
-        (kind == Reduction::sum || kind == Reduction::max)) {
-        const float* in = static_cast<const float*>(a.in);
-        float* out = static_cast<float*>(a.out);
-        for (int64_t r = 0; r < a.sizes[0]; r++, in += a.strides[0]) {
-            if (kind == Reduction::max) {
-                out[r] = Max::step(Max::start<float>(), fold_run<Max>(in, a.sizes[1]));
-                continue;
-            }
-            const double total = Sum::step(0.0, fold_run<Sum>(in, a.sizes[1]));
-            out[r] = float(a.divisor == 1 ? total : total / a.divisor);
-        }
-        return;
-    }
+    if (a.ndim == 2 && a.reduced == 2 && a.strides[1] == 1 && few_rows(kind, a)) return;
     Problem p(a, compute, a.indices != nullptr);
     if (p.results == 0) return;
     if (kind == Reduction::norm && a.parameter != 0) {

@@ -64,6 +64,7 @@ template <class A, class T> WISP_INLINE A widened(T x) {
 
 // Each fold works on scalars and on vectors alike. `element`: what an element that was read counts as.
 struct AsRead {
+    static constexpr bool exact = false;  // whether the order of the steps is all the same
     template <class V> static WISP_INLINE V element(V x) { return x; }
 };
 struct Sum : AsRead {
@@ -86,6 +87,7 @@ struct Product : AsRead {
     template <class V> static WISP_INLINE V step(V a, V x) { return a * x; }
 };
 struct Max : AsRead {  // NaN wins, and stays
+    static constexpr bool exact = true;
     template <class T> using Total = T;
     template <class T> static constexpr T start() { return Limits<T>::low; }
     template <class V> static WISP_INLINE V step(V a, V x) {
@@ -94,6 +96,7 @@ struct Max : AsRead {  // NaN wins, and stays
     }
 };
 struct Min : AsRead {
+    static constexpr bool exact = true;
     template <class T> using Total = T;
     template <class T> static constexpr T start() { return Limits<T>::high; }
     template <class V> static WISP_INLINE V step(V a, V x) {
@@ -129,15 +132,17 @@ template <class Fold, class T, int W, int Last> WISP_INLINE void fold_lanes(type
 }
 
 template <class Fold, class T, int Last> WISP_INLINE void fold_vectors(const T* p, int64_t n, T* out) {
-    // 32 bytes even where 64 would do: memory is the bound, and joining the lanes takes one step less.
-    constexpr int lanes = (WISP_VECTOR_BYTES < 32 ? WISP_VECTOR_BYTES : 32) / int(sizeof(T));
+    // 32 bytes of a sum even where 64 would do: memory is the bound, and joining the lanes takes one step less. An extreme, with its
+    // look for NaN, has three instructions for each load.
+    constexpr int most_bytes = Fold::exact ? 64 : 32;
+    constexpr int lanes = (WISP_VECTOR_BYTES < most_bytes ? WISP_VECTOR_BYTES : most_bytes) / int(sizeof(T));
     using V = Lanes<T, lanes>;
     const typename V::Vector start = typename V::Vector{} + Fold::template start<T>();
     typename V::Vector total = start;
-    while (n >= 4 * lanes) {  // at most 16 steps deep before the sums join, which keeps rounding errors small
+    while (n >= 4 * lanes) {  // sums are at most 16 steps deep before they join, which keeps rounding errors small
         typename V::Vector a = start, b = start, c = start, d = start;
         int64_t steps = n / (4 * lanes);
-        steps = steps < 16 ? steps : 16;
+        steps = Fold::exact || steps < 16 ? steps : 16;
         n -= steps * 4 * lanes;
         for (; steps > 0; steps--, p += 4 * lanes) {
             a = Fold::step(a, Fold::element(V::load(p)));

@@ -278,3 +278,34 @@ def test_products_of_complex_numbers_are_the_same_everywhere(dtype):
     np.testing.assert_array_equal(product.imag.numpy(), a.real * b.imag + a.imag * b.real)
     assert wisp.equal(x.scatter_reduce(0, wisp.arange(333), y, "prod"), product)
     assert wisp.equal(wisp.stack([p * q for p, q in zip(x, y, strict=True)]), product)
+
+
+@pytest.mark.parametrize("length", [255, 256, 257, 300, 1021, 5000])
+@pytest.mark.parametrize("shift", [0, 1, 3, 16])
+def test_rows_of_any_length_and_alignment_are_copied_whole(length, shift):
+    x = wisp.arange(3 * (length + 20), dtype=wisp.float32).view(3, -1)
+    part = x[:, shift : shift + length]
+    assert part.clone(memory_format=wisp.contiguous_format).tolist() == [row[shift : shift + length] for row in x.tolist()]
+    assert part[wisp.tensor([2, 0, 2])].tolist() == [part[i].tolist() for i in (2, 0, 2)]
+    around = wisp.full((3, length + 40), -1.0)
+    around[:, 7 : 7 + length] = part  # nothing beside the row is written
+    assert around[:, 7 : 7 + length].equal(part) and (around[:, :7] == -1).all() and (around[:, 7 + length :] == -1).all()
+    assert part.roll(5, 1).tolist() == [row[-5:] + row[:-5] for row in part.tolist()]
+
+
+@pytest.mark.parametrize("shape", [(64, 20), (5, 8, 20), (8, 5, 20, 3)])
+def test_repeated_places_along_an_inner_dimension_add_up_in_order(shape):
+    wisp.manual_seed(0)
+    x, i = wisp.randn(*shape, requires_grad=True), wisp.randint(0, 20, (50,))
+    picked = x.index_select(-2, i) if len(shape) == 4 else x[..., i]
+    g = wisp.randn_like(picked)
+    picked.backward(g)
+    dim = picked.dim() - (2 if len(shape) == 4 else 1)
+    expected = wisp.zeros_like(x)
+    for k, place in enumerate(i.tolist()):
+        expected.select(dim, place).add_(g.select(dim, k))
+    assert x.grad.equal(expected)
+    y = wisp.zeros_like(expected)
+    y[(slice(None),) * dim + (i,)] = g  # the last one stays
+    for place in i.tolist():
+        assert y.select(dim, place).equal(g.select(dim, max(j for j, p in enumerate(i.tolist()) if p == place)))

@@ -395,8 +395,8 @@ Tensor unpack_saved(Node& node, int64_t i, bool with_history) {
     if (s.tensor.version() != s.version) {
         const Node* const maker = s.output >= 0 ? &node : s.tensor->grad_fn;
         const uint32_t number = s.output >= 0 ? uint32_t(s.output) : s.tensor->output_number;
-        const std::string origin = (maker ? str("output ", number, " of ", forward_name(maker->name), ", ") : std::string()) +
-                                   (s.output >= 0 ? "saved by itself" : "an input of " + forward_name(node.name));
+        std::string origin = maker ? str("output ", number, " of ", forward_name(maker->name)) : std::string();
+        if (s.output < 0) origin += str(maker ? ", " : "", "an input of ", forward_name(node.name));
         throw RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: [",
                            type_name(s.tensor.dtype()), "Tensor ", s.tensor.sizes(), "], which is ", origin, ", is at version ",
                            s.tensor.version(), "; expected version ", s.version, " instead. It was saved at ", source_of(node),

@@ -280,7 +280,7 @@ def exchanged():
     assert seen == {"typestr": "<f4", "shape": (3, 3), "strides": (24, 8), "data": (g.data_ptr(), False), "version": 2}
     assert g.contiguous().__cuda_array_interface__["strides"] is None and not hasattr(wisp.zeros(1), "__cuda_array_interface__")
     raises(RuntimeError, "detach", lambda: g.clone().requires_grad_().__cuda_array_interface__)
-    raises(TypeError, "bfloat16", lambda: g.bfloat16().__cuda_array_interface__)
+    raises(TypeError, "BFloat16", lambda: g.bfloat16().__cuda_array_interface__)
 
 
 def made_in_python():

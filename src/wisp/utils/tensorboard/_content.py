@@ -44,7 +44,7 @@ def _default_bins():
     return [-x for x in reversed(edges)] + [0.0] + edges
 
 
-def histogram(values, bins="tensorflow", max_bins=None):
+def histogram(values, bins="tensorflow", max_bins=None) -> bytes:
     """A HistogramProto of the finite values."""
     values = array(values).astype(np.float64).reshape(-1)
     if values.size == 0:

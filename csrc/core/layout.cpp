@@ -254,8 +254,9 @@ Layout Layout::diagonal(int64_t diagonal, int64_t dim1, int64_t dim2) const {
     Layout r = *this;
     const int64_t length =
         std::max<int64_t>(0, diagonal >= 0 ? std::min(sizes[dim1], sizes[dim2] - diagonal) : std::min(sizes[dim1] + diagonal, sizes[dim2]));
-    if (length > 0) r.offset += diagonal >= 0 ? diagonal * strides[dim2] : -diagonal * strides[dim1];
-    const int64_t step = strides[dim1] + strides[dim2];
+    // Strides of what has no elements may be any: they wrap.
+    if (length > 0) r.offset += diagonal >= 0 ? wrapped(diagonal, strides[dim2]) : wrapped(-diagonal, strides[dim1]);
+    const int64_t step = int64_t(uint64_t(strides[dim1]) + uint64_t(strides[dim2]));
     r.sizes.erase(std::max(dim1, dim2));
     r.sizes.erase(std::min(dim1, dim2));
     r.strides.erase(std::max(dim1, dim2));

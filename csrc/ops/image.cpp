@@ -164,7 +164,7 @@ Windows windows(const char* op, const Dims& size, const Dims& kernel_size, const
         r.w.dilation[d] = l[d];
         r.w.padding[d] = p[d];
         r.w.stride[d] = s[d];
-        const int64_t room = plus(size[d], times(2, p[d])) - times(l[d], k[d] - 1) - 1;
+        const int64_t room = plus(plus(size[d], times(2, p[d])), -times(l[d], k[d] - 1) - 1);
         r.w.out[d] = room < 0 ? 0 : room / s[d] + 1;
     }
     if (r.w.out[0] < 1 || r.w.out[1] < 1)
@@ -219,7 +219,7 @@ Tensor fold_image(const Tensor& input, const Dims& output_size, const Dims& kern
         throw NotImplemented("\"col2im_out_cpu\" not implemented for '", type_name(input.dtype()), "'");
     Windows r = windows("fold", two("fold", "output_size", output_size), kernel_size, dilation, padding, stride);
     const Tensor x = input.dim() == 2 ? unsqueeze(input, 0) : input;
-    const int64_t taps = r.w.kernel[0] * r.w.kernel[1];
+    const int64_t taps = times(r.w.kernel[0], r.w.kernel[1]);
     if (x.size(1) % taps != 0)
         throw RuntimeError("Expected size of input's dimension 1 to be divisible by the product of kernel_size, but ",
                            "got input.size(1)=", x.size(1), " and kernel_size=(", r.w.kernel[0], ", ", r.w.kernel[1], ").");

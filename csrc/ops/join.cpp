@@ -22,11 +22,11 @@ static bool is_nothing(const Tensor& t) { return t.dim() == 1 && t.size(0) == 0;
 
 // Contiguous parts of one dtype: their rows one behind the other.
 static void join_rows(const Tensor& y, const TensorList& parts, int64_t dim, const Dims& lengths) {
+    if (y.numel() == 0) return;  // before products of its sizes, which then mean nothing
     int64_t outer = 1, inner = y.item_size();
     for (int64_t d = 0; d < dim; d++) outer *= y.size(d);
     for (int64_t d = dim + 1; d < y.dim(); d++) inner *= y.size(d);
     const int64_t row = y.size(dim) * inner;
-    if (y.numel() == 0) return;
     if (const auto join = kernels::copy().join) {
         std::vector<const void*> from;
         std::vector<int64_t> bytes;

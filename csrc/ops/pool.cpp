@@ -427,7 +427,7 @@ MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_
         const int at = 3 - dims + d;
         s.kernel[at] = k[d];
         s.out[at] = o[d];
-        if (k[d] <= 0 || o[d] < 0 || k[d] > s.in[at] || o[d] + k[d] - 1 > s.in[at])
+        if (k[d] <= 0 || o[d] < 0 || k[d] > s.in[at] || o[d] > s.in[at] - k[d] + 1)
             throw RuntimeError(op, ": kernel_size ", k[d], " and output_size ", o[d], " are too large relative to an input of size ",
                                s.in[at]);
     }

@@ -310,7 +310,7 @@ Tensor view_as_real(const Tensor& t) {
     if (!is_complex(t.dtype())) throw RuntimeError("view_as_real is only supported for complex tensors, got ", t.dtype());
     Layout layout = t.layout();
     layout.offset *= 2;
-    for (int64_t& s : layout.strides) s *= 2;
+    for (int64_t& s : layout.strides) s = wrapped(s, 2);
     layout.sizes.push_back(2);
     layout.strides.push_back(1);
     Tensor v = retyped(t, std::move(layout), real_of(t.dtype()));

@@ -1,6 +1,7 @@
 """What tools/fuzz.py tries: four kinds of cases. `kind.run(number, keep, say)` makes case `number`, tells its pieces and its text, runs it
 with the pieces in `keep` (None: all) and returns what is wrong, or None."""
 
+import contextlib
 import inspect
 import math
 import os
@@ -214,6 +215,7 @@ class Programs(Kind):
         for _ in range(program.random.randrange(4, 14)):
             text, function = program.statement(values)
             written = values[int(re.match(r"v(\d+)", text).group(1))] if text[0] == "v" else None
+            settle(values)
             result, error = self.programs.run(torch, function, values)
             if result is None and error is None and overlaps(written):
                 break  # the order in which it is written to shows
@@ -254,6 +256,7 @@ class Programs(Kind):
             except (AttributeError, AssertionError) as error:  # a statement that it needs was left out
                 return None, error
 
+        settle(theirs)
         (right, error), (mine, my_error) = attempt(torch, theirs), attempt(wisp, ours)
         if (error is None) != (my_error is None):
             return "" if self.programs.forgiven(text, error, my_error) else f"PyTorch: {error!r}; Wisp: {my_error!r}"
@@ -295,6 +298,13 @@ class Programs(Kind):
                 if not zero and not self.programs.near(a, b):
                     return f"a gradient is {a.tolist()} for {b.tolist()}"
         return None
+
+
+def settle(values):
+    """PyTorch gives a view whose base was written to its new history when it is asked for it, and refuses writes to it before that."""
+    for value in values:
+        with contextlib.suppress(RuntimeError):  # one of several views that a function gave back has none any more
+            _ = value is not None and value.is_leaf
 
 
 def overlaps(t):

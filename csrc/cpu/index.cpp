@@ -177,29 +177,34 @@ void contiguous_strides(const Slice& s, int64_t* strides) {
     }
 }
 
+// Calls f(offset on side a, offset on side b, rest of the slice) for the first `before` dimensions of a slice, of `outer` elements in all,
+// where n slices are moved: dimensions outside of the indexed one, one after the other, so that what is read and written stays in order.
+template <class F> void each_outside(const Slice& slice, const int64_t* other, int before, int64_t outer, int64_t n, F&& f) {
+    const Slice rest{slice.ndim - before, slice.sizes + before, slice.strides + before};
+    int64_t inner = n;
+    for (int d = 0; d < rest.ndim; d++) inner *= rest.sizes[d];
+    parallel_for(outer, most(1, grain / most(1, inner)), [&](int64_t begin, int64_t end) {
+        for (int64_t o = begin; o < end; o++) {
+            int64_t x = 0, y = 0;
+            for (int64_t d = before - 1, left = o; d >= 0; left /= slice.sizes[d], d--) {
+                x += left % slice.sizes[d] * slice.strides[d];
+                y += left % slice.sizes[d] * other[d];
+            }
+            f(x, y, rest);
+        }
+    });
+}
+
 void take(void* out, int64_t out_step, const int64_t* out_strides, const void* in, const int64_t* offsets, int64_t n, const Slice& slice,
           int64_t item) {
-    // Dimensions outside of the indexed one, one after the other, so that what is read and written stays in order.
     int64_t outer = 1;
     int before = 0;
     while (before < slice.ndim && out_strides[before] >= n * out_step) outer *= slice.sizes[before++];
-    if (outer > 1 && n >= 16) {
-        int64_t inner = 1;
-        for (int d = before; d < slice.ndim; d++) inner *= slice.sizes[d];
-        const Slice rest{slice.ndim - before, slice.sizes + before, slice.strides + before};
-        parallel_for(outer, most(1, grain / most(1, n * inner)), [&](int64_t begin, int64_t end) {
-            for (int64_t o = begin; o < end; o++) {
-                int64_t from = 0, to = 0;
-                for (int64_t d = before - 1, left = o; d >= 0; left /= slice.sizes[d], d--) {
-                    from += left % slice.sizes[d] * slice.strides[d];
-                    to += left % slice.sizes[d] * out_strides[d];
-                }
-                take(static_cast<char*>(out) + to * item, out_step, out_strides + before, static_cast<const char*>(in) + from * item,
-                     offsets, n, rest, item);
-            }
+    if (outer > 1 && n >= 16)
+        return each_outside(slice, out_strides, before, outer, n, [&](int64_t from, int64_t to, const Slice& rest) {
+            take(static_cast<char*>(out) + to * item, out_step, out_strides + before, static_cast<const char*>(in) + from * item, offsets,
+                 n, rest, item);
         });
-        return;
-    }
     const Rows rows(slice, out_strides);
     if (rows.count == 0 || n == 0) return;
     const int last = rows.ndim - 1;
@@ -250,30 +255,16 @@ template <Scatter how, class T> WISP_INLINE void combine_row(T* __restrict d, in
 
 void put(Scatter how, void* out, DType dtype, const int64_t* offsets, int64_t n, const Slice& slice, const void* values, int64_t value_step,
          const int64_t* value_strides, int64_t) {
-    // Dimensions outside of the indexed one, one after the other, as in `take`. Their elements are never the same, so that threads
-    // may share them.
     int64_t outer = 1, farthest = 0;
     int before = 0;
     for (int64_t i = 0; slice.ndim && i < n; i++) farthest = most(farthest, offsets[i]);
     while (before < slice.ndim && slice.strides[before] > farthest) outer *= slice.sizes[before++];
-    if (n >= 16 && outer >= 2 * num_threads() && outer > 1) {
-        const Slice rest{slice.ndim - before, slice.sizes + before, slice.strides + before};
-        int64_t inner = n;
-        for (int d = before; d < slice.ndim; d++) inner *= slice.sizes[d];
-        parallel_for(outer, most(1, grain / most(1, inner)), [&](int64_t begin, int64_t end) {
-            for (int64_t o = begin; o < end; o++) {
-                int64_t from = 0, to = 0;
-                for (int64_t d = before - 1, left = o; d >= 0; left /= slice.sizes[d], d--) {
-                    from += left % slice.sizes[d] * value_strides[d];
-                    to += left % slice.sizes[d] * slice.strides[d];
-                }
-                const int64_t item = item_size(dtype);
-                put(how, static_cast<char*>(out) + to * item, dtype, offsets, n, rest, static_cast<const char*>(values) + from * item,
-                    value_step, value_strides + before, 0);
-            }
+    if (n >= 16 && outer >= 2 * num_threads())  // elements outside are never the same, so that threads may share them
+        return each_outside(slice, value_strides, before, outer, n, [&](int64_t to, int64_t from, const Slice& rest) {
+            const int64_t item = item_size(dtype);
+            put(how, static_cast<char*>(out) + to * item, dtype, offsets, n, rest, static_cast<const char*>(values) + from * item,
+                value_step, value_strides + before, 0);
         });
-        return;
-    }
     const Rows rows(slice, value_strides);
     if (rows.count == 0 || n == 0) return;
     const int last = rows.ndim - 1;

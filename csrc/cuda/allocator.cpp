@@ -7,6 +7,7 @@
 // What a captured graph uses comes from a private pool: a replay writes there at any time, so those blocks are never lent to
 // other work nor given back while a graph of the pool lives.
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <set>
@@ -28,6 +29,7 @@ struct MemoryBlock {
     int64_t pool;  // 0, or the private pool
     bool free = false;
     bool small = false;
+    bool exact = false;                               // of the size that was asked for, straight from the driver
     MemoryBlock *before = nullptr, *after = nullptr;  // neighbours in the segment
     MemoryBlock* next = nullptr;                      // in a list of one size
     std::vector<void*> users;                         // streams other than its own
@@ -178,6 +180,30 @@ Block* fresh(Pool& pool, size_t bytes, Handle stream, Handle key, bool small) {
     return b;
 }
 
+// With PYTORCH_NO_CUDA_MEMORY_CACHING set every tensor is an allocation of the driver's own, of its very size, so that
+// compute-sanitizer sees each byte that is read or written beside it.
+bool is_cached() {
+    static const bool cached = !std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
+    return cached;
+}
+
+Block* allocate_exactly(Pool& pool, size_t bytes) {
+    Pointer p = 0;
+    if (driver().memory_allocate(&p, bytes) != 0) return nullptr;
+    Block* b = new Block{reinterpret_cast<char*>(p), bytes, current_stream(), current_stream(), 0};
+    b->exact = true;
+    pool.stats.reserved.add(int64_t(bytes));
+    return b;
+}
+
+void free_exactly(Pool& pool, Block* b) {
+    before_work();  // what is kept may use it
+    driver().context_synchronize();
+    driver().memory_free(Pointer(b->data));
+    pool.stats.reserved.sub(int64_t(b->bytes));
+    delete b;
+}
+
 Block* allocate(size_t asked, int index) {
     Pool& pool = pools[index];
     const size_t bytes = std::max<size_t>((asked + unit - 1) / unit * unit, unit);
@@ -187,7 +213,9 @@ Block* allocate(size_t asked, int index) {
         throw DeviceOutOfMemory("CUDA out of memory. Tried to allocate ", asked, " bytes on cuda:", index);
     if (!pool.waiting.empty()) collect(pool, false);
     Block* b = nullptr;
-    if (small) {
+    if (!is_cached() && !private_pool) [[unlikely]]
+        b = allocate_exactly(pool, asked);
+    if (!b && small) {
         Block*& first = list_for(pool, key, bytes);
         if ((b = first)) first = b->next;
     }
@@ -219,7 +247,7 @@ Block* allocate(size_t asked, int index) {
             pool.limit < INT64_MAX ? str(", ", pool.limit, " allowed by set_per_process_memory_fraction") : std::string(),
             ". Use smaller batches, free tensors that are no longer needed, run inference under no_grad(), or use checkpointing");
     }
-    if (b->bytes >= bytes + (small ? unit : small_limit)) {
+    if (!b->exact && b->bytes >= bytes + (small ? unit : small_limit)) {
         Block* rest = new Block{b->data + bytes, b->bytes - bytes, b->stream, b->key, b->pool};
         rest->small = small;
         rest->free = true;
@@ -255,6 +283,7 @@ void deallocate(Block* b, int index) {
     Pool& pool = pools[index];
     pool.stats.allocated.sub(int64_t(b->bytes));
     pool.stats.blocks.sub(1);
+    if (b->exact && !captures) return free_exactly(pool, b);
     if (!b->users.empty()) {
         if (captures) pool.later.push_back(b);
         else free_after_users(pool, b);

@@ -153,31 +153,47 @@ template <class T> WISP_INLINE const T* fetch(const Problem& p, int64_t offset, 
 
 // ---- the two loops ---------------------------------------------------------------------------------------------
 
-// The totals of results [begin, begin + count), one after the other.
+// The totals of results [begin, begin + count), one after the other, of elements of type S that `Reading` can fold as they lie.
+template <class Fold, class Reading, class S, class T>
+void rows_as_read(const Problem& p, int64_t begin, int64_t count, typename Fold::template Total<T>* totals) {
+    using Total = typename Fold::template Total<T>;
+    constexpr int64_t most = longest_run<Reading, T>;
+    const int64_t n = p.reduced.sizes[p.reduced.ndim - 1];
+    const S* const in = reinterpret_cast<const S*>(p.in);
+    for (int64_t r = 0; r < count; r++) {
+        Total total = widened<Total>(Fold::template start<T>());
+        auto add = [&](int64_t offset) {
+            for (int64_t i = 0; i < n; i += most) total = Fold::step(total, fold_run<Reading, T>(in + offset + i, least(n - i, most)));
+        };
+        if (p.reduced.ndim == 1) add(p.offset_of(begin + r));
+        else if (p.length > 0) p.each_run(p.offset_of(begin + r), 1, add);
+        totals[r] = total;
+    }
+}
+
 template <class Fold, class T>
 void rows(const Problem& p, int64_t begin, int64_t count, const T* parameters, typename Fold::template Total<T>* totals) {
     using Total = typename Fold::template Total<T>;
     const int last = p.reduced.ndim - 1;
     const int64_t n = p.reduced.sizes[last], stride = p.reduced.strides[0][last];
-    constexpr bool squares = std::is_same_v<Fold, Sum> && std::is_floating_point_v<T>;  // as they are read
-    const bool squared = squares && stride == 1 && p.map == Map::square && p.in_dtype == p.compute;
-    const bool direct = stride == 1 && (squared || p.in_place || (std::is_same_v<Fold, Count> && p.in_dtype == DType::boolean));
-    const int64_t most = direct && sizeof(T) > 1 ? stretch : block;  // lanes of bytes must not overflow
+    if (stride == 1) {
+        if (p.in_place || (std::is_same_v<Fold, Count> && p.in_dtype == DType::boolean))
+            return rows_as_read<Fold, Fold, T, T>(p, begin, count, totals);
+        if constexpr (std::is_same_v<Fold, Sum> && std::is_floating_point_v<T>) {
+            if (p.map == Map::square && p.in_dtype == p.compute) return rows_as_read<Fold, SumOfSquares, T, T>(p, begin, count, totals);
+            if (p.map == Map::nonnan && p.in_dtype == p.compute) return rows_as_read<Fold, SumOfNumbers, T, T>(p, begin, count, totals);
+        }
+        if constexpr (std::is_same_v<T, float>)
+            if (p.map == Map::none && p.in_dtype == DType::bf16) return rows_as_read<Fold, Fold, bf16, T>(p, begin, count, totals);
+    }
     alignas(64) T buffer[block];
     for (int64_t r = 0; r < count; r++) {
         Total total = widened<Total>(Fold::template start<T>());
         if (p.length > 0) {
             p.each_run(p.offset_of(begin + r), 1, [&](int64_t offset) {
-                for (int64_t i = 0; i < n; i += most) {
-                    const int64_t m = n - i < most ? n - i : most;
-                    const T* x = direct ? reinterpret_cast<const T*>(p.in) + offset + i
-                                        : fetch(p, offset + i * stride, stride, m, buffer, parameters + r, 0);
-                    if constexpr (squares)
-                        if (squared) {
-                            total = Fold::step(total, fold_run<SumOfSquares>(x, m));
-                            continue;
-                        }
-                    total = Fold::step(total, fold_run<Fold>(x, m));
+                for (int64_t i = 0; i < n; i += block) {
+                    const int64_t m = least(n - i, block);
+                    total = Fold::step(total, fold_run<Fold, T>(fetch(p, offset + i * stride, stride, m, buffer, parameters + r, 0), m));
                 }
             });
         }
@@ -564,8 +580,8 @@ template <class T> void extremes_at_once(const ReduceArguments& a) {
             low[k] = Limits<T>::high, high[k] = Limits<T>::low;
             for (int64_t i = k * grain; i < least(n, (k + 1) * grain); i += stretch) {
                 const int64_t m = least(stretch, least(n, (k + 1) * grain) - i);
-                low[k] = Min::step(low[k], fold_run<Min>(x + i, m));
-                high[k] = Max::step(high[k], fold_run<Max>(x + i, m));
+                low[k] = Min::step(low[k], fold_run<Min, T>(x + i, m));
+                high[k] = Max::step(high[k], fold_run<Max, T>(x + i, m));
             }
         }
     });
@@ -584,10 +600,10 @@ __attribute__((noinline)) bool few_rows(Reduction kind, const ReduceArguments& a
     float* out = static_cast<float*>(a.out);
     for (int64_t r = 0; r < a.sizes[0]; r++, in += a.strides[0]) {
         if (kind == Reduction::max) {
-            out[r] = Max::step(Max::start<float>(), fold_run<Max>(in, a.sizes[1]));
+            out[r] = Max::step(Max::start<float>(), fold_run<Max, float>(in, a.sizes[1]));
             continue;
         }
-        const double total = Sum::step(0.0, fold_run<Sum>(in, a.sizes[1]));
+        const double total = Sum::step(0.0, fold_run<Sum, float>(in, a.sizes[1]));
         out[r] = float(a.divisor == 1 ? total : total / a.divisor);
     }
     return true;
@@ -607,7 +623,7 @@ void reduce_any(Reduction kind, const ReduceArguments& a) {
     const DType compute = compute_type(kind, a);
     if (kind == Reduction::sum && a.in_dtype == DType::f32 && a.out_dtype == DType::f32 && a.ndim == 1 && a.reduced == 1 &&
         a.strides[0] == 1 && a.sizes[0] <= stretch) {  // the usual small sum
-        const double total = fold_run<Sum>(static_cast<const float*>(a.in), a.sizes[0]);
+        const double total = fold_run<Sum, float>(static_cast<const float*>(a.in), a.sizes[0]);
         *static_cast<float*>(a.out) = float(a.divisor == 1 ? total : total / a.divisor);
         return;
     }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/dtype.h"
 #include "isa.h"
 
 namespace wisp::cpu::WISP_ISA {
@@ -75,6 +76,9 @@ struct Sum : AsRead {
 struct SumOfSquares : Sum {
     template <class V> static WISP_INLINE V element(V x) { return x * x; }
 };
+struct SumOfNumbers : Sum {  // NaN counts as nothing
+    template <class V> static WISP_INLINE V element(V x) { return x == x ? x : V{}; }
+};
 struct Count : Sum {  // of bools, which are any byte
     template <class V> static WISP_INLINE V element(V x) { return x > 1 ? V{} + 1 : x; }
 };
@@ -90,8 +94,9 @@ struct Max : AsRead {  // NaN wins, and stays
     static constexpr bool exact = true;
     template <class T> using Total = T;
     template <class T> static constexpr T start() { return Limits<T>::low; }
+    template <class V> static WISP_INLINE V of_numbers(V a, V x) { return x > a ? x : a; }
     template <class V> static WISP_INLINE V step(V a, V x) {
-        const V larger = x > a ? x : a;
+        const V larger = of_numbers(a, x);
         return x != x ? x : larger;
     }
 };
@@ -99,20 +104,36 @@ struct Min : AsRead {
     static constexpr bool exact = true;
     template <class T> using Total = T;
     template <class T> static constexpr T start() { return Limits<T>::high; }
+    template <class V> static WISP_INLINE V of_numbers(V a, V x) { return x < a ? x : a; }
     template <class V> static WISP_INLINE V step(V a, V x) {
-        const V smaller = x < a ? x : a;
+        const V smaller = of_numbers(a, x);
         return x != x ? x : smaller;
     }
+};
+
+template <class Extreme> struct OfNumbers : AsRead {
+    template <class V> static WISP_INLINE V step(V a, V x) { return Extreme::of_numbers(a, x); }
 };
 
 template <class T, int W> struct Lanes {
     typedef T Vector __attribute__((vector_size(W * sizeof(T))));
     typedef T Loose __attribute__((vector_size(W * sizeof(T)), aligned(sizeof(T)), may_alias));
     static WISP_INLINE Vector load(const T* p) { return *reinterpret_cast<const Loose*>(p); }
+    static WISP_INLINE void load_two(const T* p, Vector& x, Vector& y) { x = load(p), y = load(p + W); }
+    // A bf16 is the upper half of a float.
+    static WISP_INLINE Vector load(const bf16* p) {
+        using Words = typename Lanes<uint32_t, W>::Vector;
+        return Vector(__builtin_convertvector(Lanes<uint16_t, W>::load(reinterpret_cast<const uint16_t*>(p)), Words) << 16);
+    }
+    static WISP_INLINE void load_two(const bf16* p, Vector& x, Vector& y) {  // those at even places, and at odd ones
+        const typename Lanes<uint32_t, W>::Vector pairs = Lanes<uint32_t, W>::load(reinterpret_cast<const uint32_t*>(p));
+        x = Vector(pairs << 16), y = Vector(pairs & 0xffff0000u);
+    }
 };
 
 // Folds the n < 2 W elements at p and the lanes of a into `Last` lanes, halving again and again.
-template <class Fold, class T, int W, int Last> WISP_INLINE void fold_lanes(typename Lanes<T, W>::Vector a, const T* p, int64_t n, T* out) {
+template <class Fold, class T, int W, int Last, class S>
+WISP_INLINE void fold_lanes(typename Lanes<T, W>::Vector a, const S* p, int64_t n, T* out) {
     if (n >= W) {
         a = Fold::step(a, Fold::element(Lanes<T, W>::load(p)));
         p += W;
@@ -122,7 +143,7 @@ template <class Fold, class T, int W, int Last> WISP_INLINE void fold_lanes(type
         std::memcpy(out, &a, sizeof a);
     } else if constexpr (W == 2) {
         out[0] = Fold::step(T(a[0]), T(a[1]));
-        if (n) out[0] = Fold::step(out[0], Fold::element(p[0]));
+        if (n) out[0] = Fold::step(out[0], Fold::element(T(p[0])));
     } else {
         typename Lanes<T, W / 2>::Vector low, high;
         std::memcpy(&low, &a, sizeof low);
@@ -131,24 +152,26 @@ template <class Fold, class T, int W, int Last> WISP_INLINE void fold_lanes(type
     }
 }
 
-template <class Fold, class T, int Last> WISP_INLINE void fold_vectors(const T* p, int64_t n, T* out) {
-    // 32 bytes of a sum even where 64 would do: memory is the bound, and joining the lanes takes one step less. An extreme, with its
-    // look for NaN, has three instructions for each load.
+template <class Fold, class T, int Last, class S> WISP_INLINE void fold_vectors(const S* p, int64_t n, T* out) {
+    // 32 bytes of a sum even where 64 would do: memory is the bound, and joining the lanes takes one step less.
     constexpr int most_bytes = Fold::exact ? 64 : 32;
     constexpr int lanes = (WISP_VECTOR_BYTES < most_bytes ? WISP_VECTOR_BYTES : most_bytes) / int(sizeof(T));
     using V = Lanes<T, lanes>;
-    const typename V::Vector start = typename V::Vector{} + Fold::template start<T>();
-    typename V::Vector total = start;
+    using Vector = typename V::Vector;
+    const Vector start = Vector{} + Fold::template start<T>();
+    Vector total = start;
     while (n >= 4 * lanes) {  // sums are at most 16 steps deep before they join, which keeps rounding errors small
-        typename V::Vector a = start, b = start, c = start, d = start;
+        Vector a = start, b = start, c = start, d = start, x, y;
         int64_t steps = n / (4 * lanes);
         steps = Fold::exact || steps < 16 ? steps : 16;
         n -= steps * 4 * lanes;
         for (; steps > 0; steps--, p += 4 * lanes) {
-            a = Fold::step(a, Fold::element(V::load(p)));
-            b = Fold::step(b, Fold::element(V::load(p + lanes)));
-            c = Fold::step(c, Fold::element(V::load(p + 2 * lanes)));
-            d = Fold::step(d, Fold::element(V::load(p + 3 * lanes)));
+            V::load_two(p, x, y);
+            a = Fold::step(a, Fold::element(x));
+            b = Fold::step(b, Fold::element(y));
+            V::load_two(p + 2 * lanes, x, y);
+            c = Fold::step(c, Fold::element(x));
+            d = Fold::step(d, Fold::element(y));
         }
         total = Fold::step(total, Fold::step(Fold::step(a, b), Fold::step(c, d)));
     }
@@ -156,8 +179,76 @@ template <class Fold, class T, int Last> WISP_INLINE void fold_vectors(const T* 
     fold_lanes<Fold, T, lanes, Last>(total, p, n, out);
 }
 
-// Folds n contiguous elements, n <= stretch.
-template <class Fold, class T> WISP_INLINE typename Fold::template Total<T> fold_run(const T* p, int64_t n) {
+// The product of floats: those of 32 each join in double, because below the range of floats a step takes many times as long.
+template <class S> WISP_INLINE double fold_product(const S* p, int64_t n) {
+    constexpr int lanes = (WISP_VECTOR_BYTES < 32 ? WISP_VECTOR_BYTES : 32) / 4;
+    using V = Lanes<float, lanes>;
+    using Vector = typename V::Vector;
+    typename Lanes<double, lanes>::Vector total = {};
+    total += 1.0;
+    while (n >= 4 * lanes) {
+        Vector a, b, c, d, x, y;
+        V::load_two(p, a, b);
+        V::load_two(p + 2 * lanes, c, d);
+        int64_t steps = n / (4 * lanes);
+        steps = steps < 16 ? steps : 16;
+        n -= steps * 4 * lanes;
+        for (p += 4 * lanes; --steps > 0; p += 4 * lanes) {
+            V::load_two(p, x, y);
+            a *= x, b *= y;
+            V::load_two(p + 2 * lanes, x, y);
+            c *= x, d *= y;
+        }
+        total *= __builtin_convertvector(a * b, decltype(total)) * __builtin_convertvector(c * d, decltype(total));
+    }
+    for (; n >= lanes; n -= lanes, p += lanes) total *= __builtin_convertvector(V::load(p), decltype(total));
+    double result;
+    fold_lanes<Product, double, lanes, 1>(total, static_cast<const double*>(nullptr), 0, &result);
+    for (; n > 0; n--, p++) result *= double(float(*p));
+    return result;
+}
+
+// The extreme of numbers, with half the instructions: their sum tells whether there is a NaN among them (or infinities of both signs).
+template <class Fold, class T, class S> WISP_INLINE T fold_extreme(const S* p, int64_t n) {
+    constexpr int lanes = WISP_VECTOR_BYTES / int(sizeof(T));
+    using V = Lanes<T, lanes>;
+    using Vector = typename V::Vector;
+    T result;
+    if (n >= 4 * lanes) {
+        Vector a, b, c, d, x, y;
+        V::load_two(p, a, b);
+        V::load_two(p + 2 * lanes, c, d);
+        Vector sums[4] = {a, b, c, d};
+        int64_t i = 4 * lanes;
+        for (; i + 4 * lanes <= n; i += 4 * lanes) {
+            V::load_two(p + i, x, y);
+            a = Fold::of_numbers(a, x), sums[0] += x;
+            b = Fold::of_numbers(b, y), sums[1] += y;
+            V::load_two(p + i + 2 * lanes, x, y);
+            c = Fold::of_numbers(c, x), sums[2] += x;
+            d = Fold::of_numbers(d, y), sums[3] += y;
+        }
+        for (; i < n; i += lanes) {  // the last vector may have elements of the one before
+            x = V::load(p + (i + lanes <= n ? i : n - lanes));
+            a = Fold::of_numbers(a, x), sums[0] += x;
+        }
+        T sum;
+        fold_lanes<Sum, T, lanes, 1>((sums[0] + sums[1]) + (sums[2] + sums[3]), p, 0, &sum);
+        if (sum == sum) {
+            fold_lanes<OfNumbers<Fold>, T, lanes, 1>(Fold::of_numbers(Fold::of_numbers(a, b), Fold::of_numbers(c, d)), p, 0, &result);
+            return result;
+        }
+    }
+    fold_vectors<Fold, T, 1>(p, n, &result);
+    return result;
+}
+
+// How many contiguous elements fold_run takes at most: lanes of bytes must not overflow, sums of floats join in double.
+template <class Fold, class T> constexpr int64_t longest_run = sizeof(T) == 1                                 ? 1024
+                                                               : Fold::exact || std::is_same_v<Fold, Product> ? INT64_MAX
+                                                                                                              : stretch;
+
+template <class Fold, class T, class S> WISP_INLINE typename Fold::template Total<T> fold_run(const S* p, int64_t n) {
     using Total = typename Fold::template Total<T>;
     if constexpr (is_pair<T> && std::is_same_v<Fold, Sum>) {
         using R = decltype(T::real);
@@ -179,6 +270,10 @@ template <class Fold, class T> WISP_INLINE typename Fold::template Total<T> fold
         for (int k = 0; k < 16; k++) total = Fold::step(total, Total(counts[k]));
         for (int64_t i = whole; i < n; i++) total = Fold::step(total, Total(Fold::element(p[i])));
         return total;
+    } else if constexpr (std::is_same_v<Fold, Product> && std::is_same_v<T, float>) {
+        return fold_product(p, n);
+    } else if constexpr (Fold::exact && std::is_floating_point_v<T>) {
+        return fold_extreme<Fold, T>(p, n);
     } else {
         T result;
         fold_vectors<Fold, T, 1>(p, n, &result);

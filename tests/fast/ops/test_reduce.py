@@ -96,6 +96,33 @@ def test_nan_wins_and_is_found():
             assert x.nansum().item() == 0
 
 
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64, wisp.bfloat16])
+@pytest.mark.parametrize("n", [1, 15, 63, 64, 65, 200, 333, 5000])
+def test_extremes_of_rows_with_any_numbers(dtype, n):
+    rng = np.random.default_rng(n)
+    for first, second in itertools.product((1.5, np.nan, np.inf, -np.inf), repeat=2):
+        a = rng.standard_normal((3, n)).round(2)
+        a[1, rng.integers(n)] = first
+        a[1, rng.integers(n)] = second
+        a[2] = first
+        x = wisp.from_numpy(a).to(dtype)
+        a = x.double().numpy()
+        np.testing.assert_array_equal(x.amax(1).double().numpy(), a.max(1))
+        np.testing.assert_array_equal(x.amin(1).double().numpy(), a.min(1))
+        np.testing.assert_array_equal(x.amax().double().numpy(), a.max())
+        if not np.isinf((first, second)).any():
+            np.testing.assert_allclose(
+                x.nansum(1).double().numpy(), np.nansum(a, 1), rtol=1e-2 if dtype == wisp.bfloat16 else 1e-5, atol=1e-4
+            )
+
+
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.bfloat16])
+def test_a_product_may_leave_the_range_of_floats_on_its_way(dtype):
+    x = wisp.cat([wisp.full((3, 500), 0.5), wisp.full((3, 501), 2.0)], 1).to(dtype)
+    assert x.prod(1).tolist() == [2.0] * 3
+    assert x[0].prod().item() == 2.0
+
+
 def test_half_precision_sums_in_float():
     for dtype in (wisp.float16, wisp.bfloat16):
         assert wisp.ones(4096, dtype=dtype).sum().item() == 4096

@@ -362,9 +362,9 @@ const char* row_name(Pointwise op) {
 }
 
 const char* type_text(DType dtype) {
-    if (is_stored(dtype)) throw MissingKernel("there are no kernels for ", name_of(dtype), " on CUDA; convert it on the CPU");
-    static const char* const names[] = {"uint8_t", "int8_t", "int16_t", "int32_t", "int64_t",  "f16",      "float",   "double",
-                                        "c64",     "c128",   "Bool",    "bf16",    "uint16_t", "uint32_t", "uint64_t"};
+    static const char* const names[] = {"uint8_t",  "int8_t", "int16_t",   "int32_t", "int64_t",     "f16",         "float",
+                                        "double",   "c64",    "c128",      "Bool",    "bf16",        "uint16_t",    "uint32_t",
+                                        "uint64_t", "c32",    "f8_e4m3fn", "f8_e5m2", "f8_e4m3fnuz", "f8_e5m2fnuz", "f8_e8m0fnu"};
     return names[int(dtype)];
 }
 
@@ -375,7 +375,7 @@ void elementwise(Pointwise op, int which, DType compute, const Operand* operands
 void copy_elements(const Operand& to, const Operand& from, const Dims& sizes, bool conjugate) {
     if (!conjugate && transposed_copy(to, from, sizes)) return;
     const Operand operands[2] = {to, from};
-    const DType compute = from.number ? to.dtype : compute_dtype(from.dtype);
+    const DType compute = from.number && !is_stored(to.dtype) ? to.dtype : compute_dtype(from.number ? to.dtype : from.dtype);
     launch_row({conjugate ? row_conjugate : row_identity, which_forward, compute, operands, 2, nullptr}, sizes);
 }
 

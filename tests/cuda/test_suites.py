@@ -16,7 +16,7 @@ FOLDER = pathlib.Path(__file__).parent.parent / "fast"
 SUITES = {
     "operators": "ops/generated_operators ops/broadcast ops/empty ops/formulas ops/fused ops/image ops/indexing ops/pool "
     "ops/reduce ops/shape ops/sort autograd/backward autograd/function autograd/inplace autograd/python_side autograd/forward_ad "
-    "core/conjugate func/func func/vmap nn/hooks nn/module nn/state nn/nn_utils distributions optim sparse",
+    "core/conjugate core/stored_dtypes func/func func/vmap nn/hooks nn/module nn/state nn/nn_utils distributions optim sparse",
     "pointwise table": "ops/generated",
     "compiled regions": "compile/regions compile/programs",
 }

@@ -74,7 +74,30 @@ template <class T> struct alignas(2 * sizeof(T)) complex {
 namespace wisp {
 
 // As in csrc/core/dtype.h.
-enum class DType : uint8_t { u8, i8, i16, i32, i64, f16, f32, f64, c64, c128, boolean, bf16, u16, u32, u64, count };
+enum class DType : uint8_t {
+    u8,
+    i8,
+    i16,
+    i32,
+    i64,
+    f16,
+    f32,
+    f64,
+    c64,
+    c128,
+    boolean,
+    bf16,
+    u16,
+    u32,
+    u64,
+    c32,
+    f8_e4m3fn,
+    f8_e5m2,
+    f8_e4m3fnuz,
+    f8_e5m2fnuz,
+    f8_e8m0fnu,
+    count
+};
 
 using c64 = std::complex<float>;
 using c128 = std::complex<double>;
@@ -97,6 +120,24 @@ struct bf16 {
     operator float() const { return __uint_as_float(uint32_t(bits) << 16); }
 };
 
+WISP_INLINE float float_of_bits(uint32_t u) { return __uint_as_float(u); }
+WISP_INLINE uint32_t float_bits(float x) { return __float_as_uint(x); }
+#include "core/float8_rules.h"
+
+// Dtypes that are only stored: their elements are read and written in float or c64.
+template <class Format> struct Coded {
+    uint8_t code;
+    Coded() = default;
+    Coded(float x) : code(Format::encode(x)) {}
+    operator float() const { return Format::decode(code); }
+};
+using f8_e4m3fn = Coded<Float8<3, 7, Float8Kind::fn>>;
+using f8_e5m2 = Coded<Float8<2, 15, Float8Kind::ieee>>;
+using f8_e4m3fnuz = Coded<Float8<3, 8, Float8Kind::fnuz>>;
+using f8_e5m2fnuz = Coded<Float8<2, 16, Float8Kind::fnuz>>;
+using f8_e8m0fnu = Coded<Float8Exponent>;
+using c32 = std::complex<f16>;
+
 // An element of a bool tensor: any byte but 0 is true.
 struct Bool {
     uint8_t byte;
@@ -108,6 +149,7 @@ struct Bool {
 template <class T> inline constexpr bool is_complex = false;
 template <class T> inline constexpr bool is_complex<std::complex<T>> = true;
 template <class T> inline constexpr bool is_half = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
+template <class Format> inline constexpr bool is_half<Coded<Format>> = true;
 
 // The type that elements of T are computed in.
 template <class T> using compute =

@@ -150,6 +150,8 @@ KERNELS = [
     ("cuda/kernels/rnn.cuh", "lstm_backward<double>"),
     ("cuda/kernels/rnn.cuh", "gru_forward<float>"),
     ("cuda/kernels/random.cuh", "random_fill<NormalFloat>"),
+    ("cuda/kernels/pointwise.cuh", "pointwise_flat<identity_row, 0, float, 4, 2, f8_e4m3fn, float>"),
+    ("cuda/kernels/pointwise.cuh", "pointwise_strided<identity_row, 0, c64, 4, 2, double, c32>"),
 ]
 
 

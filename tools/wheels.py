@@ -74,7 +74,9 @@ def build(python, out, stubs=None):
         env = {"CCACHE_BASEDIR": folder, "CCACHE_NOHASHDIR": "1", **env}  # wherever the tree lies
         tree = pathlib.Path(folder) / "tree"
         tree.mkdir()
-        archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
+        # The tracked files as they lie here: the release workflow writes addresses into pyproject.toml.
+        changed = subprocess.run(["git", "stash", "create"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+        archive = subprocess.run(["git", "archive", changed or "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
         subprocess.run(["tar", "-x"], cwd=tree, input=archive, check=True)
         if stubs:
             settings |= {"CMAKE_TOOLCHAIN_FILE": f"{tree}/tools/aarch64.cmake", "WISP_STUBS": stubs}

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "../ops/ops.h"
+#include "../python/tensor_type.h"
 #include "engine.h"
 #include "source.h"
 
@@ -42,28 +43,42 @@ void remember_traceback(Node& node) {
     if (lines) {
         if (!node.metadata) node.metadata = PyDict_New();
         PyDict_SetItemString(node.metadata, "traceback_", lines);
+        if (Node* parent = current_node()) {  // recorded by a backward pass: whose
+            PyObject* o = node_object(parent);
+            PyDict_SetItemString(node.metadata, "parent_", o);
+            Py_DECREF(o);
+        }
         Py_DECREF(lines);
     }
     Py_XDECREF(module);
     PyErr_Clear();
 }
 
-void explain_failure(const Node& node) {
+static void warn_of_origin(const Node& node, std::string text, const char* what) {
     PyObject* lines = node.metadata ? PyDict_GetItemString(node.metadata, "traceback_") : nullptr;
-    std::string text = str("Error detected in ", node.name, ". ");
     if (lines && PyList_Check(lines)) {
-        text += "Traceback of forward call that caused the error:\n";
+        text += str("Traceback of forward call that ", what, ":\n");
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(lines); i++)
             if (const char* line = PyUnicode_AsUTF8(PyList_GET_ITEM(lines, i))) text += line;
     } else {
         text += "No forward pass information available. Enable detect anomaly during forward pass for more information. (made at " +
                 source_of(node) + ")";
     }
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
     if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) < 0) {  // warnings are errors, and there is one on its way already
         PyErr_Clear();
         PySys_FormatStderr("Warning: %s\n", text.c_str());
+    }
+}
+
+void explain_failure(const Node& node) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    warn_of_origin(node, str("Error detected in ", node.name, ". "), "caused the error");
+    for (const Node* n = &node; n->metadata;) {
+        PyObject* parent = PyDict_GetItemString(n->metadata, "parent_");
+        if (!parent || !PyObject_TypeCheck(parent, node_type)) break;
+        n = reinterpret_cast<Node*>(parent);
+        warn_of_origin(*n, str("Previous calculation was induced by ", n->name, ". "), "induced the previous calculation");
     }
     PyErr_Restore(type, value, trace);
 }

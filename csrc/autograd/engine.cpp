@@ -149,7 +149,7 @@ void deliver(Task& task, NodeState& state, Node& node, uint32_t number, Tensor g
     if (is_sparse(g) && !node.variable) g = call_sparse("to_dense", {g});
     if (!slot) slot = std::move(g);
     else if (is_wrapper(slot) || is_wrapper(g)) slot = call_wrapper("add", {slot, g});
-    else if (is_sparse(slot) || is_sparse(g)) slot = call_sparse("add", {slot, g});
+    else if (is_sparse(slot) || is_sparse(g)) slot = is_sparse(slot) ? call_sparse("add", {g, slot}) : call_sparse("add", {slot, g});
     else if (!task.create_graph && !may_wait(slot, g) && slot.exclusively_owned() && slot.dtype() == g.dtype() && slot.sizes() == g.sizes())
         add_(slot, g);
     else slot = add(slot, g);
@@ -288,6 +288,7 @@ void run_node(Task& task, Node& node) {
         results.resize(n);
         Backward bw{node, grads.data(), results.data(), task.create_graph, wanted, task.batch};
         if (node.adds_part && node.next[0].node) bw.arrived = arrived_before(task, node, grads[0]);
+        const bool hooked = node.hooks && node.hooks->post_hooks;
         Profiled profiled;
         if (profiling) [[unlikely]] {
             std::vector<PyObject*> arguments;
@@ -307,6 +308,8 @@ void run_node(Task& task, Node& node) {
         }
         if (node.hooks && node.hooks->post_hooks && !task.batch) {
             if (node.variable && any && !grads[0]) grads[0] = grad_of(Tensor::borrow(node.variable));  // the leaf took it
+            if (!hooked)  // of a hook that came while the node ran they were not kept
+                for (Tensor& g : grads) g = Tensor();
             run_post_hooks(node, results.data(), n, grads);
         }
         if (anomaly_checks_nan()) check_for_nan(node, results.data(), n);
@@ -353,6 +356,7 @@ void run(Task& task, const Small<Edge, 2>& roots, TensorList& grads) {
 
 Tensor starting_gradient(const Tensor& root, const Tensor& given, bool batched) {
     if (batched) return given.dtype() == root.dtype() ? given : to(given, root.dtype());  // Python has looked at the shapes
+    if (is_sparse(given) && !root->grad_fn) return given;                                 // of a leaf
     if (is_sparse(given)) return starting_gradient(root, call_sparse("to_dense", {given}), false);
     if (given) {
         if (!(given.sizes() == root.sizes()))
@@ -415,7 +419,7 @@ Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, i
                                " but expected shape compatible with ", info.sizes);
         r = sum_to_size(r, info.sizes);
     }
-    if (r.dtype() != info.dtype) {
+    if (r.dtype() != info.dtype && !info.any_dtype) {
         if (is_complex(r.dtype()) && !is_complex(info.dtype)) r = real(r);
         r = to(r, info.dtype);
     }
@@ -451,6 +455,8 @@ private:
 };
 std::mutex Turn::mutex;
 
+bool enforced = true;  // see set_layout_enforced
+
 Tensor accumulated(const Tensor& variable, const Tensor& grad, Tensor& g, bool create_graph) {
     if (is_wrapper(variable) || is_wrapper(grad) || is_wrapper(g)) {
         GradMode mode(create_graph);
@@ -468,16 +474,21 @@ Tensor accumulated(const Tensor& variable, const Tensor& grad, Tensor& g, bool c
         add_(grad, g);
         return grad;
     }
-    if (create_graph) return clone(g);
     const bool dense = variable.is_contiguous() || variable.layout().is_non_overlapping_and_dense();
-    const bool fits = dense ? g.strides() == variable.strides() : g.is_contiguous();
-    if (fits && g.exclusively_owned()) return std::move(g);
+    const bool fits = !enforced || (dense ? g.strides() == variable.strides() : g.is_contiguous());
+    if (fits && !create_graph && g.exclusively_owned()) return std::move(g);
+    if (!enforced) return clone(g);
     Tensor fresh = dense ? empty_strided(variable.sizes(), variable.strides(), g.dtype()) : empty(variable.sizes(), g.dtype());
     copy_values(fresh, g);
+    if (create_graph && needs_grad(g))  // a copy of the gradient, in the graph that PyTorch has of it
+        record(fresh, "CopyBackwards", {Tensor(), g}, {}, [](Backward& bw) { bw.set(1, bw.grad()); });
     return fresh;
 }
 
 }  // namespace
+
+void set_layout_enforced(bool on) { enforced = on; }
+bool layout_enforced() { return enforced; }
 
 void accumulate_grad(Backward& bw) {
     Tensor variable = Tensor::borrow(bw.node.variable);
@@ -517,11 +528,25 @@ void set_as_strided_backward(Node& node, const Layout& base, const Layout& view)
     });
 }
 
-void set_copy_slices_backward(Node& node, const Tensor& base, const Layout& view) {
+bool sees_parts(DType base, DType view) {
+    return (is_complex(base) && real_of(base) == view) || (is_complex(view) && real_of(view) == base);
+}
+
+Tensor in_parts(const Tensor& t, DType dtype) {
+    if (t.dtype() == dtype) return t;
+    if (!is_complex(dtype)) return view_as_real(t);
+    if (t.layout().extent() % 2 || !t.layout().is_non_overlapping_and_dense())
+        throw RuntimeError("a complex view of a tensor of shape ", t.sizes(), " and strides ", t.strides(),
+                           " was written to; write to the tensor itself, or to a clone()");
+    return view_as_complex(as_strided(t, {t.numel() / 2, 2}, {2, 1}, t.offset()));
+}
+
+void set_copy_slices_backward(Node& node, const Tensor& base, const Tensor& view) {
     struct Geometry {
         Layout base, view;
+        DType dtype;
     };
-    set_closure(node, [g = Geometry{base.layout(), view}](Backward& bw) {
+    set_closure(node, [g = Geometry{base.layout(), view.layout(), view.dtype()}](Backward& bw) {
         Node& inner = *bw.node.inner;
         const Tensor& given = bw.grad();
         // The gradient goes on with the written part changed. If nobody else sees it, it needs no copy: many writes to parts of a large
@@ -530,7 +555,11 @@ void set_copy_slices_backward(Node& node, const Tensor& base, const Layout& view
                           given.strides() == g.base.strides;
         Tensor result = ours ? given : empty_strided(g.base.sizes, g.base.strides, given.dtype());
         if (!ours) copy_(result, given);
-        Tensor slice = as_strided(result, g.view.sizes, g.view.strides, g.view.offset - g.base.offset + result.offset());
+        const Tensor seen = in_parts(result, g.dtype);
+        const int64_t start = is_complex(result.dtype()) == is_complex(g.dtype) ? g.base.offset
+                              : is_complex(g.dtype)                             ? g.base.offset / 2
+                                                                                : g.base.offset * 2;
+        Tensor slice = as_strided(seen, g.view.sizes, g.view.strides, g.view.offset - start + seen.offset());
         Small<Tensor, 1> grads{clone(slice)};
         TensorList results;
         results.resize(inner.next.size());
@@ -654,7 +683,7 @@ Node* current_node() {
 }
 
 std::vector<Node*> execution_order() {
-    if (!current) throw RuntimeError("_current_graph_task_execution_order: should be called during the backward pass");
+    if (!current) throw RuntimeError("_current_graph_task_execution_order: should only be called during the backward pass");
     std::unordered_map<Node*, int32_t> waiting;
     std::vector<Node*> order;
     Task copy{};

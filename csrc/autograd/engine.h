@@ -6,7 +6,10 @@ namespace wisp {
 
 void accumulate_grad(Backward& bw);  // apply of an AccumulateGrad node
 void set_as_strided_backward(Node& node, const Layout& base, const Layout& view);
-void set_copy_slices_backward(Node& node, const Tensor& base, const Layout& view);
+void set_copy_slices_backward(Node& node, const Tensor& base, const Tensor& view);
+// Views of complex numbers as pairs of reals, and the other way: whether these dtypes are so related, and the memory of t seen so.
+bool sees_parts(DType base, DType view);
+Tensor in_parts(const Tensor& t, DType dtype);
 void run_steps(Backward& bw);
 void release_saved(Node& node);
 void release_inner(Node& node);

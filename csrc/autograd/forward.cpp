@@ -247,9 +247,9 @@ void carry_tangents(const Tensor& self, const Tensor& from) {
     for (int64_t level : levels) {
         if (level >= limit) break;
         Tensor t = tangent_of(from, level);
-        if (t && t.dtype() != self.dtype()) {
+        if (t) {
             Below below(level);
-            t = to(t, self.dtype());
+            t = t.dtype() == self.dtype() ? clone(t) : to(t, self.dtype());
         }
         if (t || self.requires_grad()) replace_tangent(self, level, t);
     }
@@ -271,12 +271,20 @@ void propagate_tangents(Node& node, std::span<const Tensor> inputs, std::span<co
             Below below(level);
             done = function_jvp(node, in.tangents, results, products);
         }
-        if (!done && elementwise && is_real(in, results[0])) products.push_back(elementwise_product(node, in, results[0], level));
-        else if (!done) products = jacobian_product(node, in, results, level);
+        try {
+            if (!done && elementwise && is_real(in, results[0])) products.push_back(elementwise_product(node, in, results[0], level));
+            else if (!done) products = jacobian_product(node, in, results, level);
+        } catch (const NotImplemented& error) {
+            throw NotImplemented("Trying to use forward AD with ", node.name, " that does not support it: ", error.what());
+        }
         for (int64_t k = 0; k < int64_t(results.size()); k++) {
             const Tensor& result = results[size_t(k)];
             if (!result || !is_differentiable(result.dtype())) continue;
             Tensor t = k < products.size() ? products[k] : Tensor();
+            if (in_place && t && std::any_of(in.tangents.begin(), in.tangents.end(), [&](const Tensor& i) { return i.same(t); })) {
+                Below below(level);
+                t = clone(t);  // an input's own
+            }
             if (in_place) replace_tangent(result, level, t);
             else set_tangent(result, level, t);
             for (Saved& s : node.saved)  // backward sees the result with its tangent
@@ -334,7 +342,9 @@ Tensor make_dual(const Tensor& primal, const Tensor& tangent, int64_t level) {
                            " is not supported.");
     Tensor dual = same(primal);
     Below below(level);
-    set_tangent(dual, level, is_wrapper(tangent) ? tangent : to(tangent, primal.dtype()));
+    // A tangent of other memory than the primal's is copied: writes to the one that is unpacked are not seen outside.
+    const bool alike = is_wrapper(tangent) || is_wrapper(primal) || tangent.storage()->bytes == primal.storage()->bytes;
+    set_tangent(dual, level, is_wrapper(tangent) ? tangent : to(alike ? tangent : clone(tangent), primal.dtype()));
     return dual;
 }
 

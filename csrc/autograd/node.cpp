@@ -262,8 +262,9 @@ static Node* accumulator_of(const Tensor& t) {
         // The tensor may have been moved since (Module.to); gradients go where it is now. Looked at when it is used, not when
         // its data is set: between forward and backward a sharded parameter lies empty.
         OutputInfo& known = e.accumulator->outputs[0];
-        if (known.dtype != t.dtype() || !(known.device == t.device()) || !(known.sizes == t.sizes()))
-            known = {t.sizes(), t.dtype(), t.device()};
+        const DType dtype = e.grad_dtype.value_or(t.dtype());
+        if (known.dtype != dtype || known.any_dtype != e.any_grad_dtype || !(known.device == t.device()) || !(known.sizes == t.sizes()))
+            known = {t.sizes(), dtype, t.device(), e.any_grad_dtype};
         Py_INCREF(reinterpret_cast<PyObject*>(e.accumulator));
         return e.accumulator;
     }
@@ -271,7 +272,7 @@ static Node* accumulator_of(const Tensor& t) {
     n->sequence = UINT64_MAX;  // gradients of leaves are added up as soon as they are complete
     n->variable = t.get();
     Py_INCREF(t.object());
-    n->outputs.push_back({t.sizes(), t.dtype(), t.device()});
+    n->outputs.push_back({t.sizes(), e.grad_dtype.value_or(t.dtype()), t.device(), e.any_grad_dtype});
     n->apply = accumulate_grad;
     e.accumulator = n;
     return n;
@@ -279,7 +280,7 @@ static Node* accumulator_of(const Tensor& t) {
 
 // A view that has no place in the graph of its base cannot be written to, nor used after the base was written to (`since`).
 static void refuse_view(const Tensor& view, const char* name, bool since) {
-    if (view->view_kind != view_no_grad && view->view_kind != view_multi_output) return;
+    if (view->view_kind != view_no_grad && view->view_kind != view_multi_output && view->view_kind != view_custom) return;
     const char* const what = since ? "its base or another view of its base has been modified inplace" : "is being modified inplace";
     const std::string which =
         view->grad_fn
@@ -292,6 +293,12 @@ static void refuse_view(const Tensor& view, const char* name, bool since) {
             " This view is the output of a function that returns multiple views. Such functions do not allow the output views "
             "to be modified inplace. You should replace the inplace operation by an out-of-place one. (",
             name, " on shape ", view.sizes(), ")");
+    if (view->view_kind == view_custom)
+        throw RuntimeError(
+            which,
+            " This view was created inside a custom Function (or because an input was returned as-is), and the history of the write would "
+            "take the place of the Function's own backward, with wrong gradients. Return a clone() from the Function instead. (",
+            name, " on shape ", view.sizes(), ")");
     throw RuntimeError(
         which,
         " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
@@ -301,7 +308,15 @@ static void refuse_view(const Tensor& view, const char* name, bool since) {
 }
 
 Node* grad_fn_of(const Tensor& t) {
-    if (t->base && t->view_version != t.version() && t->base->dtype == t->dtype) {
+    if (t->base && t->view_version != t.version() && t->base->dtype != t->dtype) [[unlikely]] {
+        const Tensor base = Tensor::borrow(t->base);
+        if (base.in_graph() && sees_parts(base.dtype(), t.dtype())) {
+            GradMode on(grad_on);
+            set_history(t, as_strided(in_parts(base, t.dtype()), t.sizes(), t.strides(), t.offset())->grad_fn, 0);
+        }
+        return t->grad_fn;
+    }
+    if (t->base && t->view_version != t.version()) {
         Tensor base = Tensor::borrow(t->base);
         if (base.in_graph()) {
             if (grad_mode == grad_on && t->view_kind == view_no_grad) refuse_view(t, "a view", true);
@@ -466,23 +481,24 @@ void check_inplace(const Tensor& self, const char* name, bool recording, bool on
                     "Please clone() the tensor before performing the operation. (",
                     name, " on a tensor of shape ", self.sizes(), " with strides ", self.strides(), ")");
     }
+    if (self->inference && !inference_mode) [[unlikely]]
+        throw RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal "
+            "tensor before doing inplace update. (",
+            name, ")");
     if (grad_mode != grad_on) return;
     if (self->requires_grad && !self->grad_fn && self->base) refuse_view(self, name, false);
     if (self->requires_grad && !self->grad_fn)
         throw RuntimeError("a leaf Variable that requires grad is being used in an in-place operation. (", name,
                            ") "
                            "Use the out-of-place form, or wrap the write in `with no_grad():`.");
-    if (self->inference)
-        throw RuntimeError(
-            "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal "
-            "tensor before doing inplace update. (",
-            name, ")");
     if (!self->base) return;
     Tensor base = Tensor::borrow(self->base);
     if (!recording && !base.in_graph()) return;
     refuse_view(self, name, false);
     switch (self->view_kind) {
     case view_other_dtype:
+        if (base.dtype() == self.dtype() || sees_parts(base.dtype(), self.dtype())) break;
         throw RuntimeError(name, ": a view of shape ", self.sizes(), " has another dtype than its base; write to the base instead.");
     default: break;
     }
@@ -509,7 +525,7 @@ void rebase_history(const Tensor& self, Node& node) {
         copy->next.push_back(node.forward && node.next[i].node.get() == tangent_marker() ? Edge() : node.next[i]);
     copy->inner = &node;
     Py_INCREF(reinterpret_cast<PyObject*>(&node));
-    set_copy_slices_backward(*copy, base, self.layout());
+    set_copy_slices_backward(*copy, base, self);
     copy->outputs.push_back({base.sizes(), base.dtype(), base.device()});
     set_history(base, copy.get(), 0);
     self->view_version = self.version() - 1;  // remake the view's own history from the base

@@ -15,6 +15,7 @@
 // Backward closures call front doors, so recording them (create_graph) needs no further code.
 #pragma once
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -91,6 +92,7 @@ struct OutputInfo {
     Dims sizes;
     DType dtype = DType::f32;
     Device device;
+    bool any_dtype = false;  // of a leaf whose grad_dtype is None
 };
 
 struct NodeHooks {
@@ -326,6 +328,8 @@ struct TensorExtra {
     PyObject* post_accumulate_hooks = nullptr;  // dict
     Node* accumulator = nullptr;                // weak
     bool retains_grad = false;
+    bool any_grad_dtype = false;      // Tensor.grad_dtype = None
+    std::optional<DType> grad_dtype;  // what else than its own dtype the gradient of a leaf has
 };
 TensorExtra& extra(const Tensor& t);
 void track(TensorObject* o);  // makes the garbage collector see it
@@ -337,6 +341,8 @@ PyObject* hooks_dict(const Tensor& t);  // borrowed; made on first use
 PyObject* new_hooks_dict();             // an OrderedDict: handles refer to it weakly
 NodeHooks& hooks_of(Node& node);
 std::string source_of(const Node& node);  // "file.py:12", or ""
+void set_layout_enforced(bool on);        // whether the gradient of a leaf takes its strides (the default)
+bool layout_enforced();
 
 // Sums and casts g to what `info` asks for; RuntimeError if it doesn't fit.
 Tensor fit_gradient(const Tensor& g, const OutputInfo& info, const Node& from, int64_t index, int64_t batch = 0);

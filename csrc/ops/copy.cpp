@@ -575,6 +575,7 @@ static const Operators operators = {
          source.storage()->data();  // nothing is written, so notes that read it are not in the way: they run before the version goes up
          set_data(t, source);
          bump_version(t);
+         if (t->extra) t->extra->accumulator = nullptr;  // graphs before and after it have nodes of their own
          return t;
      },
      function | keeps_memory | any_device},

@@ -17,7 +17,9 @@ PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 Node& as_node(PyObject* o) { return *reinterpret_cast<Node*>(o); }
 
-PyObject* node_name(PyObject* self, PyObject*) { return PyUnicode_FromString(as_node(self).name); }
+PyObject* node_name(PyObject* self, PyObject*) {
+    return PyUnicode_FromString(as_node(self).variable ? "torch::autograd::AccumulateGrad" : as_node(self).name);  // as PyTorch has it
+}
 PyObject* node_repr(PyObject* self) { return PyUnicode_FromFormat("<%s object at %p>", as_node(self).name, self); }
 
 PyObject* next_functions(PyObject* self, void*) {
@@ -241,7 +243,7 @@ PyTypeObject* class_named(const char* name) {
 Tensor tensor_at(PyObject* place, int64_t output) {
     if (!PyObject_TypeCheck(place, node_type)) throw TypeError("expected a node of the graph, not ", Py_TYPE(place)->tp_name);
     Node& node = as_node(place);
-    if (node.variable) return Tensor::borrow(node.variable);
+    if (node.variable && node.variable->extra && node.variable->extra->accumulator == &node) return Tensor::borrow(node.variable);
     if (output < 0 || output >= node.outputs.size())
         throw RuntimeError("a node of ", node.outputs.size(), " outputs has none of number ", output);
     const OutputInfo& info = node.outputs[output];
@@ -359,6 +361,14 @@ const Operators operators = {
     {"_primal(Tensor dual, int level)", primal_of, stored | function | takes_batches},
     {"_tangent(Tensor dual, int level)", tangent_of, stored | function | takes_batches},
     {"_has_tangent(Tensor input)", [](const Tensor& t) { return forward_visible() && has_tangent(t); }, stored | function | takes_batches},
+    {"_set_grad_layout_enforced(bool on)", [](bool on) { set_layout_enforced(on); }, function},
+    {"_grad_layout_enforced()", []() { return layout_enforced(); }, function},
+    {"_set_version(Tensor input, int version)", [](const Tensor& t, int64_t v) { t.storage()->version = uint32_t(v); }, stored | function},
+    {"_mark_custom_view(Tensor view)",
+     [](const Tensor& t) {
+         if (t->base) t->view_kind = view_custom;
+     },
+     stored | function},
     {"_without_graph(Tensor input)", without_graph, function | makes_view | takes_batches},
     {"_live_tensors()", []() { return live_tensors(); }, function},
 };
@@ -410,8 +420,13 @@ PyObject* function_record(PyObject*, PyObject* args) {
             t.storage()->data();  // as a writer would
             bump_version(t);
         }
+        const Ref pure(PyObject_GetAttrString(ctx, "_is_pure_view"));
         for (const Tensor& t : outputs) {
-            if (contains(plain, t)) {
+            if (t && t->base && !contains(dirty, t))
+                t->view_kind = pure.get() == Py_True ? view_plain : outputs.size() > 1 ? view_multi_output : view_custom;
+            if (!t) {
+                node->outputs.emplace_back();  // no tensor
+            } else if (contains(plain, t)) {
                 node->outputs.push_back({t.sizes(), t.dtype(), t.device()});
             } else if (contains(dirty, t) && t->base) {
                 if (outputs.size() > 1)

@@ -175,12 +175,18 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots,
     if (is_sparse(out)) refuse_sparse((op.name + "(out=)").c_str());
     if (has_conjugate(out))
         throw RuntimeError(op.name, "(): out= is a conjugate view, which cannot be written to as a whole; pass an ordinary tensor");
+    const auto differentiated = [&](PyObject* given) {
+        if (!is_tensor(given) || !FromPython<const Tensor&>::get(given).requires_grad()) return false;
+        if (FromPython<const Tensor&>::get(given)->dual)
+            throw RuntimeError("Trying to use forward AD with ", op.name, " (because it is an out= function) that does not support it.");
+        return true;
+    };
     for (size_t i = 0; grad_enabled() && i + 1 < o.parameters.size(); i++)
-        if (is_tensor(slots[i]) && FromPython<const Tensor&>::get(slots[i]).requires_grad())
+        if (differentiated(slots[i]))
             throw RuntimeError(
                 op.name,
                 "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.");
-    if (grad_enabled() && is_tensor(out) && FromPython<const Tensor&>::get(out).requires_grad())
+    if (grad_enabled() && differentiated(out))
         throw RuntimeError(op.name, "(): functions with out=... arguments don't support automatic differentiation, but out requires grad.");
     GradMode off(false);
     // What is made from nothing is made in the dtype of out=, and numbers in a row (arange, linspace) in its shape, if there are as many.

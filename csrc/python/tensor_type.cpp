@@ -276,7 +276,12 @@ int set_grad_attribute(PyObject* self, PyObject* value, void*) {
             throw TypeError("assigned grad expected to be a Tensor or None but got grad of type ", Py_TYPE(value)->tp_name);
         const Tensor& g = as_tensor(value);
         if (g.same(t)) throw RuntimeError("can't assign Variable as its own grad");
-        if (g.dtype() != t.dtype())
+        if (t->extra && (t->extra->any_grad_dtype || t->extra->grad_dtype)) {
+            if (!t->extra->any_grad_dtype && g.dtype() != *t->extra->grad_dtype)
+                throw RuntimeError("attempting to assign a gradient with dtype '", type_name(g.dtype()), "' (", g.dtype(),
+                                   ") to a tensor with grad_dtype '", type_name(*t->extra->grad_dtype),
+                                   "'. The gradient must match the tensor's grad_dtype; set grad_dtype to None to allow any");
+        } else if (g.dtype() != t.dtype())
             throw RuntimeError("attempting to assign a gradient with dtype '", g.dtype(), "' to a tensor with dtype '", t.dtype(),
                                "'. Please ensure that the gradient and the tensor have the same dtype");
         if (!(g.sizes() == t.sizes()))
@@ -288,6 +293,39 @@ int set_grad_attribute(PyObject* self, PyObject* value, void*) {
         set_grad(t, resolve_conjugate(g));
         return 0;
     });
+}
+
+// The dtype of a leaf's gradient: its own, another, or any (None).
+GETTER(grad_dtype) {
+    return guarded([&]() -> PyObject* {
+        const Tensor& t = as_tensor(self);
+        if (t->grad_fn) throw RuntimeError("grad_dtype can only be accessed on leaf tensors.");
+        if (t->extra && t->extra->any_grad_dtype) Py_RETURN_NONE;
+        return dtype_object(t->extra && t->extra->grad_dtype ? *t->extra->grad_dtype : t.dtype());
+    });
+}
+int set_grad_dtype(PyObject* self, PyObject* value, void*) {
+    return guarded(-1, [&] {
+        const Tensor& t = as_tensor(self);
+        if (!value) throw RuntimeError("grad_dtype can't be deleted; set it to None to allow gradients of any dtype");
+        if (t->grad_fn) throw RuntimeError("grad_dtype can only be set on leaf tensors.");
+        TensorExtra& e = extra(t);
+        if (value != Py_None) {
+            const DType dtype = to_dtype(value);
+            if (e.grad && e.grad.dtype() != dtype)
+                throw RuntimeError("Cannot set grad_dtype to '", dtype, "' because there is already a gradient with dtype '",
+                                   e.grad.dtype(), "'. Set the gradient to None, or clear grad_dtype (None), first.");
+            e.grad_dtype = dtype;
+        } else {
+            e.grad_dtype.reset();
+        }
+        e.any_grad_dtype = value == Py_None;
+        return 0;
+    });
+}
+GETTER(volatile_) {
+    if (PyErr_WarnEx(PyExc_UserWarning, "volatile was removed (it is always False now); use no_grad() instead", 1) < 0) return nullptr;
+    Py_RETURN_FALSE;
 }
 
 GETTER(grad_fn) {
@@ -340,7 +378,10 @@ int set_data_attribute(PyObject* self, PyObject* value, void*) {
         if (as_tensor(self)->requires_grad && !is_differentiable(as_tensor(value).dtype()))
             throw RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype, got ",
                                as_tensor(value).dtype());
-        if (is_sparse(value)) refuse_sparse("Tensor.data = ...");
+        if (is_sparse(value))
+            throw RuntimeError(
+                "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type: "
+                "the one is strided, the other sparse; call .to_dense()");
         set_data(as_tensor(self), resolve_conjugate(as_tensor(value)));
         return 0;
     });
@@ -426,8 +467,12 @@ PyGetSetDef getset[] = {
     {"is_quantized", get_false, nullptr, nullptr, nullptr},
     {"is_xla", get_false, nullptr, nullptr, nullptr},
     {"is_maia", get_false, nullptr, nullptr, nullptr},
-    {"volatile", get_false, nullptr, nullptr, nullptr},
-    {"grad_dtype", get_dtype, nullptr, nullptr, nullptr},
+    {"is_mkldnn", get_false, nullptr, nullptr, nullptr},
+    {"is_vulkan", get_false, nullptr, nullptr, nullptr},
+    {"is_ipu", get_false, nullptr, nullptr, nullptr},
+    {"is_mtia", get_false, nullptr, nullptr, nullptr},
+    {"volatile", get_volatile_, nullptr, nullptr, nullptr},
+    {"grad_dtype", get_grad_dtype, set_grad_dtype, nullptr, nullptr},
     {"is_nested", get_false, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 

@@ -96,3 +96,24 @@ def test_python_functions_can_take_part():
             return "answered"
 
     assert double(Other()) == "answered" and double(2) == 4
+
+
+def test_dispatch_modes_see_a_programs_operators_and_do_not_ask_for_ever():
+    from wisp.utils._python_dispatch import TorchDispatchMode
+
+    @wisp.library.custom_op("wisp_tests::halved", mutates_args=())
+    def halved(x: wisp.Tensor) -> wisp.Tensor:
+        return x / 2
+
+    class Seen(TorchDispatchMode):
+        names = []
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            self.names.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    x = wisp.ones(3)
+    with Seen():
+        assert x[None].shape == (1, 3) and wisp.einsum("i,i->", x, x) == 3
+        halved(x)
+    assert "wisp_tests.halved.default" in Seen.names

@@ -106,7 +106,7 @@ def lobpcg(
     A, B = A.to_dense(), None if B is None else B.to_dense()
     k = k if k is not None else 1 if X is None else X.size(-1)
     if B is None:
-        values, vectors = wisp.linalg.eigh(A)
+        values, vectors = wisp.linalg.eigh((A + A.mT) / 2)  # both triangles count, and share the gradient
     else:
         lower = wisp.linalg.cholesky(B)
         half = wisp.linalg.solve_triangular(lower, A, upper=False)

@@ -33,14 +33,14 @@ def to_sparse_bsr(self, blocksize, dense_dim=None):
     """The blocks of the matrix that are not zero, by rows of blocks."""
     from wisp import sparse_bsr
 
-    return self.to_sparse(layout=sparse_bsr, blocksize=tuple(blocksize), dense_dim=dense_dim)
+    return self.to_sparse(layout=sparse_bsr, blocksize=blocksize, dense_dim=dense_dim)
 
 
 def to_sparse_bsc(self, blocksize, dense_dim=None):
     """The blocks of the matrix that are not zero, by columns of blocks."""
     from wisp import sparse_bsc
 
-    return self.to_sparse(layout=sparse_bsc, blocksize=tuple(blocksize), dense_dim=dense_dim)
+    return self.to_sparse(layout=sparse_bsc, blocksize=blocksize, dense_dim=dense_dim)
 
 
 def to_dense(self, dtype=None, *, masked_grad=None):

@@ -489,8 +489,24 @@ for _type in (_core.dtype, _core.layout, _core.memory_format):
 _NO_METHODS = set(
     """
     install _Array _rebuild_in _rebuild_from_type_v2 _Memory _memory _copied_in_memory _size _kind_of _device _named
-    _disabled_torch_function_impl _disabled_torch_dispatch_impl _torch_function _init_subclass _make_wrapper_subclass has_shells""".split()
+    _disabled_torch_function_impl _disabled_torch_dispatch_impl _torch_function _init_subclass _make_wrapper_subclass has_shells _get_hooks
+    _set_hooks""".split()
 )
+
+
+def _get_hooks(self):
+    if not self.requires_grad:
+        return vars(self).get("_unused_hooks")
+    return self._hooks_dict() or None
+
+
+def _set_hooks(self, hooks):
+    if self.requires_grad:
+        own = self._hooks_dict()
+        own.clear()
+        own.update(hooks or {})
+    else:  # nothing calls them, but the program finds them again
+        self._unused_hooks = hooks
 
 
 def install():
@@ -504,9 +520,7 @@ def install():
     methods["_make_wrapper_subclass"] = staticmethod(_make_wrapper_subclass)
     methods["__init_subclass__"] = classmethod(_init_subclass)
     methods["__cuda_array_interface__"] = property(methods["__cuda_array_interface__"])
-    methods["_backward_hooks"] = property(
-        lambda self: (self.requires_grad and self._hooks_dict()) or None, doc="The hooks that were registered, by number, or None."
-    )
+    methods["_backward_hooks"] = property(_get_hooks, _set_hooks, doc="The hooks that were registered, by number, or None.")
     methods["_cdata"] = property(id, doc="What is another number for another tensor.")
     methods["__module__"] = "torch"
     _core._extend_tensor(methods)

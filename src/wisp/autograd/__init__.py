@@ -7,7 +7,9 @@ from wisp.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
 from wisp.autograd.function import Function
 from wisp.autograd.grad_mode import (  # noqa: F401
     _force_original_view_tracking,
+    _unsafe_preserve_version_counter,
     enable_grad,
+    enforce_grad_layout_policy,
     inference_mode,
     is_multithreading_enabled,
     is_view_replay_enabled,
@@ -24,6 +26,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "enforce_grad_layout_policy",
     "forward_ad",
     "functional",
     "grad",

@@ -68,6 +68,8 @@ class _Undefined(wisp.autograd.Function):
 
 
 class _Failing(wisp.autograd.Function):
+    _node_name = "Error"
+
     @staticmethod
     def forward(ctx, message, *tensors):
         ctx.message = message
@@ -93,6 +95,10 @@ class DelayedError:
 
     def __call__(self, *tensors):
         return _Failing.apply(self.message, *tensors)
+
+
+for _class in (UndefinedGrad, DelayedError):
+    graph.Node.register(_class)
 
 
 def _saved_tensors_hooks_is_enabled():

@@ -48,6 +48,36 @@ def __getattr__(name):
     raise AttributeError(f"module 'wisp.autograd.forward_ad' has no attribute {name!r}")
 
 
+class _set_fwd_grad_enabled(_Mode):
+    """Whether tangents are seen and propagated: as a call at once, or as a context manager until its end."""
+
+    def __init__(self, mode):
+        self.mode, self.prev = mode, _is_fwd_grad_enabled()
+        _set_enabled(mode)
+
+    def _again(self):
+        return _set_fwd_grad_enabled(self.mode)
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        _set_enabled(self.prev)
+
+
+def _is_fwd_grad_enabled():
+    """Whether tangents are seen."""
+    return getattr(_entered, "hidden", None) is None
+
+
+def _set_enabled(on):
+    if on and not _is_fwd_grad_enabled():
+        _core._hide_tangents(_entered.hidden)
+        _entered.hidden = None
+    elif not on and _is_fwd_grad_enabled():
+        _entered.hidden = _core._hide_tangents(0)
+
+
 def _current(level, what):
     if level is not None:
         return level

@@ -70,7 +70,7 @@ class FunctionCtx:
     _saved_for_forward = ()
     _arguments = ()
     _views = {}  # in forward mode: which results are inputs, or views of them
-    _places = None  # where tensors are among forward's results, and how many these are, if not all are tensors
+    _is_pure_view = False  # a Function says so of one whose view is described by its layout alone: it may be written to
     needs_input_grad = ()
 
     def save_for_backward(self, *tensors):
@@ -137,14 +137,9 @@ class FunctionCtx:
         if self._materialize:
             left = () if self._materialize_non_diff_grads else self._without_gradient
             grads = tuple(
-                wisp.zeros(shape, dtype=dtype, device=device) if grad is None and i not in left else grad
-                for i, (grad, (shape, dtype, device)) in enumerate(zip(grads, self._outputs))
+                wisp.zeros(kind[0], dtype=kind[1], device=kind[2]) if grad is None and kind is not None and i not in left else grad
+                for i, (grad, kind) in enumerate(zip(grads, self._outputs))
             )
-        if self._places is not None:  # one gradient per result of forward, None for what is no tensor
-            every = [None] * self._places[1]
-            for place, grad in zip(self._places[0], grads):
-                every[place] = grad
-            grads = tuple(every)
         results = _call_backward(function, self, grads)
         if not isinstance(results, tuple):
             results = tuple(results) if isinstance(results, list) else (results,)
@@ -182,8 +177,9 @@ class FunctionCtx:
         finally:
             self._to_save, self._node = before, node
         results = results if isinstance(results, tuple) else (results,)
-        if self._places is not None and len(results) == self._places[1]:  # one per result of forward, whatever that is
-            results = tuple(results[place] for place in self._places[0])
+        places = [i for i, output in enumerate(outputs) if output is not None]
+        if len(results) == len(places) != len(outputs):  # one per tensor is enough
+            results = tuple(results[places.index(i)] if i in places else None for i in range(len(outputs)))
         if len(results) != len(outputs):
             raise RuntimeError(
                 f"{self._function.__name__}.jvp returned {len(results)} tangents for "
@@ -191,7 +187,7 @@ class FunctionCtx:
             )
         self._check_tangents(tangents, versions, results, outputs)
         for result, output in zip(results, outputs):
-            if result is not None and result.shape != output.shape:
+            if result is not None and output is not None and result.shape != output.shape:
                 raise RuntimeError(
                     f"{self._function.__name__}.jvp returned a tangent of shape {tuple(result.shape)} for "
                     f"an output of shape {tuple(output.shape)}"
@@ -229,6 +225,9 @@ class FunctionCtx:
                 raise RuntimeError(f"{text} of the {'same base as the given' if inner else 'given'} grad input.")
 
 
+BackwardCFunction = FunctionCtx  # the class of nodes in PyTorch, where node and ctx are one
+
+
 class Function:
     """An operation with its own derivative.
 
@@ -252,6 +251,7 @@ class Function:
         Exp.apply(x)
     """
 
+    _node_name = None  # what its node is called, if not after the class
     generate_vmap_rule = False
     boxed_grads_call = False  # backward(ctx, [gradients]): it may empty the list to free them early
 
@@ -324,6 +324,10 @@ class Function:
             if forward_mode:
                 _core._hide_tangents(visible)
         if not recording and not forward_mode:
+            if _core.is_grad_enabled():  # a view made here has no place in a graph
+                for value in result if isinstance(result, (tuple, list)) else (result,):
+                    if isinstance(value, wisp.Tensor) and value._base is not None:
+                        _core._mark_custom_view(value)
             return result
         if forward_mode:
             ctx._arguments = args
@@ -338,7 +342,7 @@ class Function:
                 )
         places = [i for i, value in enumerate(values) if isinstance(value, wisp.Tensor)]
         if forward_mode:
-            ctx._views = _views_of(inputs, [values[i] for i in places], dirty)
+            ctx._views = _views_of(inputs, values, dirty)
         plain = []
         for i in places:
             if values[i].is_complex():
@@ -355,17 +359,22 @@ class Function:
                 output = values[i] = alias
             if not (output.is_floating_point() or output.is_complex()) or any(output is tensor for tensor in ctx._non_differentiable):
                 plain.append(output)
-        outputs = tuple(values[i] for i in places)
-        if len(places) != len(values):
-            ctx._places = places, len(values)
+        outputs = tuple(value if isinstance(value, wisp.Tensor) else None for value in values)
+        if ctx._is_pure_view and (len(places) != 1 or sum(arg is not None for arg in inputs) != 1):
+            raise RuntimeError(
+                f"{cls.__name__}: Pure view custom Function can only have one input Tensor and one output Tensor. Open an issue if you "
+                "need to support more."
+            )
         if plain:
-            ctx._without_gradient = tuple(i for i, output in enumerate(outputs) if any(output is value for value in plain))
-        ctx._function, ctx._name = cls, cls.__name__ + "Backward"
-        ctx._outputs = [(tuple(output.shape), output.dtype, output.device) for output in outputs]
-        recorded = _core._function_record(ctx, ctx._name, inputs, outputs, tuple(dirty), tuple(plain), ctx._to_save)
-        ctx._to_save = ctx._arguments = ()
-        for i, output in zip(places, recorded):
-            values[i] = output
+            ctx._without_gradient = tuple(i for i in places if any(outputs[i] is value for value in plain))
+        ctx._function, ctx._name = cls, cls._node_name or cls.__name__ + "Backward"
+        ctx._outputs = [None if output is None else (tuple(output.shape), output.dtype, output.device) for output in outputs]
+        try:
+            recorded = _core._function_record(ctx, ctx._name, inputs, outputs, tuple(dirty), tuple(plain), ctx._to_save)
+        finally:  # what the node refers to would refer to the node
+            ctx._to_save = ctx._arguments = ctx._dirty = ctx._non_differentiable = ()
+        for i in places:
+            values[i] = recorded[i]
         return values[0] if single else tuple(values)
 
 
@@ -388,6 +397,8 @@ def _written_inputs(dirty, args):
 def _views_of(inputs, outputs, dirty):
     found = {}
     for i, output in enumerate(outputs):
+        if not isinstance(output, wisp.Tensor):
+            continue
         base = output._base
         for j, arg in enumerate(inputs):
             if arg is None or any(arg is tensor for tensor in dirty):
@@ -450,19 +461,20 @@ def once_differentiable(function):
             return results
         single = not isinstance(results, tuple)
         results = (results,) if single else results
-        guarded = tuple(
-            _Undifferentiable.apply(result.detach().requires_grad_()) if isinstance(result, wisp.Tensor) else result for result in results
-        )
+        fresh = tuple(result.detach().requires_grad_() if isinstance(result, wisp.Tensor) else result for result in results)
+        guarded = _Undifferentiable.apply(*fresh)
         return guarded[0] if single else guarded
 
     return backward
 
 
 class _Undifferentiable(Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.detach()
+    _node_name = "Error"  # as PyTorch has it
 
     @staticmethod
-    def backward(ctx, grad):
+    def forward(ctx, *results):
+        return tuple(x.detach() if isinstance(x, wisp.Tensor) else x for x in results)
+
+    @staticmethod
+    def backward(ctx, *grads):
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")

@@ -5,7 +5,7 @@ import warnings
 
 from wisp import _core
 
-__all__ = ["no_grad", "enable_grad", "set_grad_enabled", "inference_mode", "set_multithreading_enabled"]
+__all__ = ["no_grad", "enable_grad", "enforce_grad_layout_policy", "set_grad_enabled", "inference_mode", "set_multithreading_enabled"]
 
 
 _GENERATOR = 0x20  # inspect.CO_GENERATOR, without the time to import that module
@@ -138,6 +138,45 @@ class inference_mode(_Mode):
     def __exit__(self, *_):
         _core._set_inference_mode(self.prev[0])
         _core._set_grad_enabled(self.prev[1])
+
+
+class enforce_grad_layout_policy(_Mode):
+    """Whether the gradient of a leaf takes the leaf's strides (the default) or keeps those that backward made: as a call at once, as a
+    context manager until its end, or as a decorator."""
+
+    def __init__(self, mode=True):
+        self.mode, self.prev = bool(mode), _core._grad_layout_enforced()
+        _core._set_grad_layout_enforced(self.mode)
+
+    def __call__(self, function):
+        _core._set_grad_layout_enforced(self.prev)  # a decorator changes nothing until the function runs
+        return super().__call__(function)
+
+    def _again(self):
+        return enforce_grad_layout_policy(self.mode)
+
+    def __enter__(self):
+        _core._set_grad_layout_enforced(self.mode)
+
+    def __exit__(self, *_):
+        _core._set_grad_layout_enforced(self.prev)
+
+
+class _unsafe_preserve_version_counter(_Mode):
+    """Inside, in-place writes to tensors are not noticed: their versions are set back at the end."""
+
+    def __init__(self, tensors):
+        self.tensors = tensors if isinstance(tensors, tuple) else (tensors,)
+
+    def _again(self):
+        return _unsafe_preserve_version_counter(self.tensors)
+
+    def __enter__(self):
+        self.versions = [tensor._version for tensor in self.tensors]
+
+    def __exit__(self, *_):
+        for tensor, version in zip(self.tensors, self.versions):
+            _core._set_version(tensor, version)
 
 
 _settings = {"multithreading": True, "view_replay": False}  # of PyTorch's engine; backward runs in the calling thread here

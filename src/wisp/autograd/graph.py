@@ -1,5 +1,6 @@
 """The recorded graph: its nodes, hooks on what is saved in it, hooks on several gradients."""
 
+import abc
 import collections
 import contextlib
 import threading
@@ -7,17 +8,51 @@ import weakref
 
 import wisp
 from wisp import _core, _reference
+from wisp.autograd.function import FunctionCtx
 from wisp.utils.hooks import RemovableHandle
 
 __all__ = """
-    GradientEdge allow_mutation_on_saved_tensors disable_saved_tensors_hooks get_gradient_edge increment_version
+    GradientEdge Node allow_mutation_on_saved_tensors disable_saved_tensors_hooks get_gradient_edge increment_version
     register_multi_grad_hook save_on_cpu saved_tensors_hooks""".split()
 
 
-def __getattr__(name):
-    if name == "Node":
-        return _core.Node
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+class Node(abc.ABC):
+    """The abstract class of the graph's nodes (`tensor.grad_fn`) and of the `ctx` of a Function.
+
+    >>> x = wisp.ones(1, requires_grad=True)
+    >>> isinstance((x * x).grad_fn, Node)
+    True
+    """
+
+    @abc.abstractmethod
+    def name(self):
+        """The name of the derivative: `"MulBackward0"`."""
+        raise NotImplementedError
+
+    @property
+    @abc.abstractmethod
+    def next_functions(self):
+        """The nodes that gradients go to next, each with the number of its output."""
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def metadata(self):
+        """A dictionary for the program's own use."""
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def register_hook(self, fn):
+        """Call `fn(grad_inputs, grad_outputs)` after the node has run."""
+        raise NotImplementedError
+
+    @abc.abstractmethod
+    def register_prehook(self, fn):
+        """Call `fn(grad_outputs)` before the node runs."""
+        raise NotImplementedError
+
+
+Node.register(_core.Node)
+Node.register(FunctionCtx)
 
 
 class GradientEdge(collections.namedtuple("GradientEdge", "node output_nr")):
@@ -200,6 +235,8 @@ def allow_mutation_on_saved_tensors():
             yield context
         finally:
             _allowing = None
+            for kept in (context.original, context.cloned, context.tid_to_weakhandle):
+                kept.clear()
 
 
 class _Handles(RemovableHandle):

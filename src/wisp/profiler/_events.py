@@ -64,13 +64,30 @@ class _Figures:
 class FunctionEvent(_Figures):
     """One call of an operator, one run of a backward node, one module's call, or one range of the user's own."""
 
-    def __init__(self, number, name, kind, thread, start, end, memory_before, memory_after, sequence, shapes, stack):
-        self.id, self.name, self.kind, self.thread = number, name, kind, thread
-        self.time_range = Interval(start, end)
-        self.memory_before, self.memory_after = memory_before, memory_after
-        self.sequence_nr = sequence
-        self.input_shapes = [_dims(entry) for entry in shapes or ()]
-        self.input_dtypes = [str(entry[1]) if isinstance(entry, tuple) else "" for entry in shapes or ()]
+    def __init__(
+        self,
+        id,
+        name,
+        thread,
+        start_us,
+        end_us,
+        *,
+        kind="op",
+        memory=(0, 0),
+        sequence_nr=-1,
+        input_shapes=None,
+        stack=None,
+        node_id=-1,
+        is_async=False,
+        is_remote=False,
+    ):
+        self.id, self.name, self.kind, self.thread = id, name, kind, thread
+        self.node_id, self.is_async, self.is_remote = node_id, is_async, is_remote
+        self.time_range = Interval(start_us, end_us)
+        self.memory_before, self.memory_after = memory
+        self.sequence_nr = sequence_nr
+        self.input_shapes = [_dims(entry) for entry in input_shapes or ()]
+        self.input_dtypes = [str(entry[1]) if isinstance(entry, tuple) else "" for entry in input_shapes or ()]
         self.stack = [
             f"{os.path.relpath(code.co_filename) if code.co_filename.startswith(os.getcwd()) else code.co_filename}({line}): {code.co_name}"
             for code, line in stack or ()
@@ -344,7 +361,18 @@ def read_events(rows, with_flops, profile_memory, kernels=()):
             continue
         if kind == "module":
             name = "nn.Module: " + name
-        event = FunctionEvent(number, name, kind, thread, start / 1000, end / 1000, before, after, sequence, shapes, stack)
+        event = FunctionEvent(
+            number,
+            name,
+            thread,
+            start / 1000,
+            end / 1000,
+            kind=kind,
+            memory=(before, after),
+            sequence_nr=sequence,
+            input_shapes=shapes,
+            stack=stack,
+        )
         if with_flops and kind == "op":
             event.flops = _flops(name, event.input_shapes)
         made.append(event)

@@ -118,6 +118,11 @@ def picked(dense, tensor):
     return dense[tuple(index)].reshape(tensor._sparse_values.shape[: -tensor.dense_dim() or None] + dense.shape[index.size(0) :])
 
 
+def block_of(size):
+    """The height and width of blocks, which one number gives for both."""
+    return (size, size) if isinstance(size, int) else tuple(size)
+
+
 def parts(dense, layout, blocksize, dense_dim):
     """(compressed, plain, values) of the elements, or blocks, of a dense tensor that are not zero."""
     batch = dense.dim() - 2 - dense_dim
@@ -129,7 +134,7 @@ def parts(dense, layout, blocksize, dense_dim):
         if blocksize is None:
             raise RuntimeError(f"to_sparse: {layout} needs a blocksize")
         raise RuntimeError(f"to_sparse: conversion to {layout} does not use the blocksize argument")
-    height, width = blocksize if blocksize is not None else (1, 1)
+    height, width = (1, 1) if blocksize is None else block_of(blocksize)
     lead, (rows, columns), inner = dense.shape[:batch], dense.shape[batch : batch + 2], dense.shape[batch + 2 :]
     if height <= 0 or width <= 0 or rows % height or columns % width:
         raise RuntimeError(f"tensor sparse size ({rows}, {columns}) must be divisible by given blocksize ({height}, {width})")

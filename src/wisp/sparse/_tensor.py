@@ -272,10 +272,10 @@ class SparseTensor(Holder, _core.Tensor):
         return self.to_sparse(layout=_CSC)
 
     def to_sparse_bsr(self, blocksize, dense_dim=None):
-        return self.to_sparse(layout=_BSR, blocksize=tuple(blocksize), dense_dim=dense_dim)
+        return self.to_sparse(layout=_BSR, blocksize=_compressed.block_of(blocksize), dense_dim=dense_dim)
 
     def to_sparse_bsc(self, blocksize, dense_dim=None):
-        return self.to_sparse(layout=_BSC, blocksize=tuple(blocksize), dense_dim=dense_dim)
+        return self.to_sparse(layout=_BSC, blocksize=_compressed.block_of(blocksize), dense_dim=dense_dim)
 
     def _compressed_as(self, layout):
         if self.dim() != 2 or self.sparse_dim() != 2:

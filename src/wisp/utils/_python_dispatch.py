@@ -8,16 +8,26 @@ __all__ = ["TorchDispatchMode"]
 class TorchDispatchMode(TorchFunctionMode):
     """A context whose `__torch_dispatch__(func, types, args, kwargs)` sees the operators that are called; `func` is the public function."""
 
+    _under_way = None  # what was called, while this mode looks for the operators in it
+
     def __init__(self, _dispatch_key=None):
         pass
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        from wisp._ops import overload_of
+        from wisp._ops import OpOverload, overload_of
 
         kwargs = kwargs or {}
+        if isinstance(func, OpOverload):
+            return self.__torch_dispatch__(func, types, args, kwargs)
         if not hasattr(func, "_facts"):  # written in Python: what it calls is seen
-            with self:
+            if self._under_way is func:  # it asks a second time before it does anything
                 return func(*args, **kwargs)
+            before, self._under_way = self._under_way, func
+            try:
+                with self:
+                    return getattr(func, "_unseen", func)(*args, **kwargs)
+            finally:
+                self._under_way = before
         if "shape_only" in func._facts:
             return func(*args, **kwargs)
         out = kwargs.get("out")

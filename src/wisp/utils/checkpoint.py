@@ -184,7 +184,9 @@ class _Run:
             raise CheckpointError(
                 "checkpoint: A different number of tensors was saved during the original forward "
                 f"and recomputation.\nNumber of tensors saved during forward: {self.count}\n"
-                f"Number of tensors saved during recomputation: {len(self.values)}."
+                f"Number of tensors saved during recomputation: {len(self.values)}.\nIf a function of torch.compile took other shapes the "
+                "second time, it may have been compiled again in between. Use torch._dynamo.mark_dynamic() to explicitly mark varying "
+                "dimensions."
             )
         value = self.values.pop(recorded.number)
         self.taken[recorded.number], self.last = run, (recorded.number, weakref.ref(value))
@@ -228,6 +230,7 @@ class _Run:
                 pass
             finally:
                 inner.clear()
+                del self.keep  # it refers to this object
 
 
 def _checkpoint_by_hooks(function, preserve, context_fn, check, early_stop, debug, args, kwargs):
@@ -281,6 +284,8 @@ SAC_IGNORED_OPS = set()  # operators that no policy is asked about
 
 def _overloads(function, args, kwargs):
     """What a policy may call this operator: `torch.ops.aten.mm.default` and the like."""
+    if isinstance(function, wisp._ops.OpOverload):  # a program's own
+        return [function]
     name = function.__name__.strip("_")
     try:
         own = wisp._ops.overload_of(function, args, {key: value for key, value in kwargs.items() if key != "out"})[0]

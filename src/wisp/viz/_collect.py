@@ -286,7 +286,7 @@ def collect(tensors, model=None, gradients=True, frame=None, names=(), shown=())
             continue
         item = by_node[node] = Item(len(items), "leaf" if leaf is not None else "op", "")
         items.append(item)
-        item.backward = node.name()
+        item.backward = type(node).__name__
         item.norm = norm_of(node)
         if leaf is not None:
             item.title = parameter_names.get(id(leaf)) or leaf_names.get(id(leaf)) or "leaf"

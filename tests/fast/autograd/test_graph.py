@@ -100,7 +100,7 @@ def test_the_blitz_prints_what_pytorch_prints():
     loss = wisp.nn.MSELoss()(wisp.nn.Linear(3, 2)(wisp.randn(1, 3)), wisp.randn(1, 2))
     assert loss.grad_fn.name() == "MseLossBackward0"
     first = loss.grad_fn.next_functions[0][0]
-    assert first.name() == "AddmmBackward0" and A in {node.name() for node, _ in first.next_functions if node}
+    assert first.name() == "AddmmBackward0" and A in {type(node).__name__ for node, _ in first.next_functions if node}
 
 
 def test_a_recurrent_layer_is_one_node():
@@ -354,7 +354,7 @@ def test_the_run_tells_what_it_does():
 
     y.register_hook(hook)
     y.sum().backward()
-    assert told == ["MulBackward0", ["MulBackward0", "AccumulateGrad"]]
+    assert told == ["MulBackward0", ["MulBackward0", "torch::autograd::AccumulateGrad"]]
     assert wisp._core._current_autograd_node() is None
     order = []
     leaf = y.grad_fn.next_functions[0][0]

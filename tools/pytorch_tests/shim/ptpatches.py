@@ -218,7 +218,7 @@ def apply():
     lack(B, disable_global_flags=none)
     import wisp.onnx
 
-    lack(wisp.onnx, register_custom_op_symbolic=none, unregister_custom_op_symbolic=none)
+    lack(wisp.onnx, producer_name="pytorch", producer_version="2", register_custom_op_symbolic=none, unregister_custom_op_symbolic=none)
     import wisp._utils
 
     lack(wisp._utils, _is_privateuse1_backend_available=no)

@@ -159,6 +159,34 @@ def is_grad_enabled():
     return _core.is_grad_enabled()
 
 
+def _set_grad_layout_enforcement_enabled(mode):
+    """Whether the gradient of a leaf takes the leaf's strides."""
+    from wisp import _core
+
+    _core._set_grad_layout_enforced(mode)
+
+
+def _is_grad_layout_enforcement_enabled():
+    """Whether the gradient of a leaf takes the leaf's strides."""
+    from wisp import _core
+
+    return _core._grad_layout_enforced()
+
+
+def _set_fwd_grad_enabled(mode):
+    """Whether tangents are seen and propagated."""
+    from wisp.autograd import forward_ad
+
+    forward_ad._set_enabled(mode)
+
+
+def _is_fwd_grad_enabled():
+    """Whether tangents are seen and propagated."""
+    from wisp.autograd import forward_ad
+
+    return forward_ad._is_fwd_grad_enabled()
+
+
 _kept = threading.local()
 
 

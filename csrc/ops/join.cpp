@@ -229,7 +229,7 @@ static Tensor rolled(const Tensor& x, const Dims& shifts, const Dims& dims) {
     }
     if (shifts.size() != dims.size())
         throw RuntimeError("shifts and dimensions must align. shifts: ", shifts.size(), ", dims: ", dims.size());
-    Tensor y = x;
+    Tensor y = contiguous(x);  // as PyTorch's, whatever x is
     for (int64_t k = 0; k < dims.size(); k++) {
         const int64_t d = wrap_dim(dims[k], x.dim()), n = x.dim() ? x.size(d) : 1;
         if (x.dim() == 0) throw IndexError("Dimension specified as ", dims[k], " but tensor has no dimensions");

@@ -565,7 +565,7 @@ Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
     const DType d = promotion.result();
     const Arg args[3] = {condition, a, b};
     OnDevice on(devices_in_use ? device_of(args, 3) : current_device());
-    Tensor y = empty(sizes, d);
+    Tensor y = make_result(args, 3, sizes, d);
     if (y.numel() && y.device().type != DeviceType::meta && !(noting && note_choice(y, args))) {
         Call<3> call(y);
         for (const Arg& arg : args) call.add(arg, compute_dtype(d), sizes);

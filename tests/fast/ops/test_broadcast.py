@@ -48,3 +48,14 @@ def test_strides_where_all_operands_are_stretched():
     assert (wisp.ones(3, 2).t() + wisp.ones(4, 1, 1)).stride() == (6, 1, 2)
     assert (wisp.ones(3, 1) + wisp.ones(1, 4)).stride() == (4, 1)
     assert wisp.equal(x + wisp.arange(4.0).view(2, 2), x.contiguous() + wisp.arange(4.0).view(2, 2))
+
+
+def test_where_and_roll_have_the_strides_of_pytorch():
+    a = wisp.arange(60.0).reshape(3, 4, 5)
+    x = a.permute(2, 0, 1)
+    assert wisp.where(x > 9, x, 0).stride() == wisp.where(x > 9, x.contiguous(), x).stride() == (1, 20, 5)  # the condition counts first
+    assert wisp.where(a > 9, x.permute(1, 2, 0), 0).stride() == (20, 5, 1)
+    assert x.roll(1, 0).stride() == x.roll(0, 0).stride() == x.roll(3).stride() == (12, 4, 1)
+    images = a[None].contiguous(memory_format=wisp.channels_last)
+    assert wisp.where(images > 9, images, 0).stride() == images.stride() and images.roll(1, 1).is_contiguous()
+    assert images.roll((1, 2), (1, 3)).equal(a[None].roll((1, 2), (1, 3)))

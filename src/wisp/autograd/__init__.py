@@ -161,6 +161,12 @@ def grad(
     A dict of inputs gives a dict of gradients. With `is_grads_batched` the gradients to start with have a first dimension of
     independent runs.
     """
+    if grad_outputs is None and not (materialize_grads or is_grads_batched) and type(outputs) is _core.Tensor and outputs.numel() == 1:
+        # What nearly all programs ask for, without looking at what they could have given instead.
+        listed = [inputs] if isinstance(inputs, _core.Tensor) else inputs
+        if type(listed) in (list, tuple) and listed and all(isinstance(x, _core.Tensor) and not hasattr(x, "_held") for x in listed):
+            keep = create_graph if retain_graph is None else retain_graph
+            return _core._grad([outputs], [None], list(listed), keep, create_graph, bool(allow_unused))
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
     allow_unused = materialize_grads if allow_unused is None else allow_unused

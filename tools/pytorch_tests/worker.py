@@ -66,6 +66,8 @@ class Result(unittest.TestResult):
                 self.kind = err[0].__name__
                 try:
                     message = str(err[1])
+                    if err[1].__cause__ is not None:
+                        message = f"{message[:600]} [from {type(err[1].__cause__).__name__}: {str(err[1].__cause__)[:600]}]"
                 except BaseException as problem:
                     message = f"<str of the error failed: {problem}>"
                 frames = [(f.filename, f.lineno, f.name, f.line) for f in traceback.extract_tb(err[2])]

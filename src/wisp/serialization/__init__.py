@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from wisp import _reference
 from wisp.serialization._mapped import map_file
-from wisp.serialization._names import Finder, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+from wisp.serialization._names import Finder, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals, unpickled
 from wisp.serialization._pickler import pickled
 from wisp.serialization._storages import (
     LEGACY_VERSION,
@@ -42,7 +42,7 @@ from wisp.serialization._storages import (
     skipping,
     swapped,
 )
-from wisp.serialization._unpickle import Unpickler, brief
+from wisp.serialization._unpickle import brief
 from wisp.serialization._zip import write_archive
 
 __all__ = [
@@ -206,7 +206,9 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
 
     Loading never runs code: a file may refer to tensors, plain Python values and what `add_safe_globals` was told; with
     `weights_only=False` also to subclasses of nn.Module that the program has already imported. What is allocated is in
-    proportion to the size of the file, whatever it says. `map_location` moves tensors to a device: a device, a dict from
+    proportion to the size of the file, whatever it says. A `pickle_module` of the program's own (dill, say), with
+    `weights_only=False`, reads the file by its own rules instead, and may run code.
+    `map_location` moves tensors to a device: a device, a dict from
     saved to new devices, or a function of (storage, location). With `mmap` the file is mapped, and only what is used is
     read. A safetensors file gives its dict of tensors.
 
@@ -220,7 +222,15 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
     encoding = pickle_load_args.get("encoding", "utf-8")
     if encoding != "bytes":
         codecs.lookup(encoding)
-    finder = Finder(_wished(weights_only), encoding=encoding)
+    weights_only = _wished(weights_only)
+    if pickle_module is pickle:
+        pickle_module = None
+    if weights_only and pickle_module is not None:
+        raise RuntimeError(
+            "Can not safely load weights when explicit pickle_module is specified: pass weights_only=False if you trust the file, which "
+            "may run code then"
+        )
+    finder = Finder(weights_only, encoding=encoding, pickle_module=pickle_module)
     return _open(f, mmap, lambda file: _load_file(file, map_location, finder, bool(mmap)))
 
 
@@ -272,7 +282,12 @@ def _open(f, mmap, read):
         raise ValueError("f must be a file name in order to use the mmap argument")
     if not hasattr(f, "read"):
         raise AttributeError(f"load: expected a path or a file object with read and seek, got {type(f).__name__}")
-    if not (hasattr(f, "seek") and hasattr(f, "tell")) or hasattr(f, "seekable") and not f.seekable():
+    if not (hasattr(f, "seek") and hasattr(f, "tell")):
+        raise AttributeError(
+            f"load: a {type(f).__name__} has no seek or tell. You can only torch.load from a file that is seekable. Please pre-load the "
+            "data into a buffer like io.BytesIO and try to load from it instead."
+        )
+    if hasattr(f, "seekable") and not f.seekable():
         f = io.BytesIO(f.read())
     return read(f)
 
@@ -366,7 +381,7 @@ def _load_archive(file, map_location, finder, mapped):
 
         pickled = read("data.pkl")
         with checks:
-            return Unpickler(io.BytesIO(pickled), finder, persistent(load_storage)).load()
+            return unpickled(io.BytesIO(pickled), finder, persistent(load_storage))
 
 
 def _is_foreign(told):

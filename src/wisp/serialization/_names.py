@@ -358,6 +358,8 @@ _NAMES = {
 }
 
 
+_STORAGE_NAMES = {name for name, (value, _) in _NAMES.items() if isinstance(value, StorageKind)}
+
 # What no file may name, whatever add_safe_globals was told.
 _BLOCKED = {"sys", "os", "posix", "nt"}
 
@@ -365,8 +367,9 @@ _BLOCKED = {"sys", "os", "posix", "nt"}
 class Finder:
     """Finds what a name in a file stands for; `refused` lists the names that it would not give."""
 
-    def __init__(self, weights_only, collect=False, encoding="utf-8"):
+    def __init__(self, weights_only, collect=False, encoding="utf-8", pickle_module=None):
         self.weights_only, self.collect, self.refused = weights_only, collect, []
+        self.pickle_module = pickle_module  # the program's own, which reads the pickle in our stead
         self.encoding = encoding  # of the strings of Python 2
 
     def is_safe(self, value):
@@ -415,6 +418,25 @@ class Finder:
             f"trust this type, import it and use `torch.serialization.add_safe_globals([{module}.{name}])` or the context "
             f"`torch.serialization.safe_globals([{module}.{name}])` to allowlist it before loading.{hint}"
         )
+
+
+def unpickled(file, finder, load_persistent):
+    """The value in a file, read by our unpickler, or by that of a module which the program asked for."""
+    if finder.pickle_module is None:
+        return Unpickler(file, finder, load_persistent).load()
+
+    class Asked(finder.pickle_module.Unpickler):
+        def persistent_load(self, identifier):
+            return load_persistent(identifier)
+
+        def find_class(self, module, name):
+            if (module, name) == ("torch._tensor", "_rebuild_from_type_v2"):
+                return wisp._tensor._rebuild_from_type_v2
+            if module.startswith(("torch._utils", "torch.serialization", "torch.nested")) or f"{module} {name}" in _STORAGE_NAMES:
+                return finder(module, name)[0]
+            return super().find_class("wisp" + module[5:] if module.partition(".")[0] == "torch" else module, name)
+
+    return Asked(file, encoding=finder.encoding).load()
 
 
 class _Refused(dict):

@@ -9,8 +9,8 @@ import numpy
 
 import wisp
 from wisp._tensor import _KINDS
-from wisp.serialization._names import StorageKind
-from wisp.serialization._unpickle import Unpickler, brief
+from wisp.serialization._names import StorageKind, unpickled
+from wisp.serialization._unpickle import brief
 
 packages = []  # (priority, name of a storage's place, how to bring it there), as register_package was told
 
@@ -203,7 +203,7 @@ def load_legacy(file, map_location, finder):
         return views[view_key]
 
     def read():
-        return Unpickler(file, finder, persistent(load_storage)).load()
+        return unpickled(file, finder, persistent(load_storage))
 
     try:
         if read() != MAGIC:

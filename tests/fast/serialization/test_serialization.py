@@ -512,3 +512,27 @@ def test_values_are_pickled_once_unless_a_part_of_memory_grows():
         buffer.seek(0)
         read = wisp.load(buffer, weights_only=False)
         assert Counted.times == times and [t.tolist() for t in read[:-1]] == [t.tolist() for t in tensors]
+
+
+def test_a_pickle_module_of_the_program_reads_the_file():
+    own = types.SimpleNamespace(Unpickler=pickle.Unpickler)
+    shared = wisp.arange(6.0)
+    for legacy in (True, False):
+        file = io.BytesIO()
+        wisp.save({"a": shared.view(2, 3), "b": wisp.nn.Parameter(shared), "c": wisp.float16}, file, _use_new_zipfile_serialization=legacy)
+        file.seek(0)
+        with pytest.raises(RuntimeError, match="pickle_module"):
+            wisp.load(file, pickle_module=own)
+        read = wisp.load(file, pickle_module=own, weights_only=False)
+        assert read["a"].tolist() == [[0, 1, 2], [3, 4, 5]] and isinstance(read["b"], wisp.nn.Parameter) and read["c"] is wisp.float16
+        read["a"][0, 0] = 9
+        assert read["b"][0] == 9
+
+
+def test_files_that_cannot_seek_are_refused():
+    class Stream:
+        def read(self, n=-1):
+            return b""
+
+    with pytest.raises(AttributeError, match="seekable"):
+        wisp.load(Stream())

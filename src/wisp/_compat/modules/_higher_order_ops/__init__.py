@@ -1,6 +1,7 @@
 """Control flow as functions: `cond`, `while_loop`, `scan`, `associative_scan` and `map`, which run as Python here."""
 
 from wisp._higher_order_ops.associative_scan import associative_scan
-from wisp._higher_order_ops.loops import cond, map, scan, while_loop
+from wisp._higher_order_ops.cond import cond  # the function hides the module of its name, as in PyTorch
+from wisp._higher_order_ops.loops import map, scan, while_loop
 
 __all__ = ["associative_scan", "cond", "map", "scan", "while_loop"]

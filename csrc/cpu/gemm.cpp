@@ -604,8 +604,7 @@ template <class Half> void reduced_one(const GemmArgs& g) {
             W work(W::bytes_for<uint32_t>(plan.a_size()) + W::bytes_for<uint32_t>(plan.b_size()) + W::bytes_for<float>(plan.c_size()));
             auto *a = work.take<uint32_t>(plan.a_size()), *b = work.take<uint32_t>(plan.b_size());
             float* c = work.take<float>(plan.c_size());
-            bf16_product(g, plan, a, b, c);
-            return round_to<Half>(g, c, plan.c_row());
+            return bf16_product(g, plan, a, b, c);
         }
 #endif
     if (g.m <= 2 && g.b_row == 1 && g.k >= 2 * lanes<float>) return reduced_rows<Half>(g);

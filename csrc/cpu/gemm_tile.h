@@ -83,16 +83,16 @@ template <class T> WISP_INLINE Tile<T> tile_for(int rows, int vectors, bool unit
 
 // ---- packing ----------------------------------------------------------------------------------------------------
 
-// put(c, vector of from[r * from_row + c]) for c < columns; rows and columns are at most `lanes`.
-template <class T, class Put> WISP_INLINE void turn_block(const T* from, int64_t from_row, int rows, int columns, Put&& put) {
+// put(c, vector of row(r)[c]) for c < columns; rows and columns are at most `lanes`.
+template <class T, class Row, class Put> WISP_INLINE void turn_rows(Row&& row, int rows, int columns, Put&& put) {
     constexpr int L = lanes<T>;
     Vec<T> v[L], w[L];
     if (rows == L && columns == L) {
 #pragma GCC unroll 16
-        for (int i = 0; i < L; ++i) v[i] = load(from + i * from_row);
+        for (int i = 0; i < L; ++i) v[i] = load(row(i));
     } else {
 #pragma GCC unroll 16
-        for (int i = 0; i < L; ++i) v[i] = i < rows ? load_lanes(from + i * from_row, columns) : Vec<T>{};
+        for (int i = 0; i < L; ++i) v[i] = i < rows ? load_lanes(row(i), columns) : Vec<T>{};
     }
 #pragma GCC unroll 4
     for (int round = 1; round < L; round *= 2) {  // each round interleaves the first half of the rows with the second
@@ -107,6 +107,10 @@ template <class T, class Put> WISP_INLINE void turn_block(const T* from, int64_t
 #pragma GCC unroll 16
     for (int i = 0; i < L; ++i)
         if (i < columns) put(i, v[i]);
+}
+// The same of from[r * from_row + c].
+template <class T, class Put> WISP_INLINE void turn_block(const T* from, int64_t from_row, int rows, int columns, Put&& put) {
+    turn_rows<T>([=](int i) __attribute__((always_inline)) { return from + i * from_row; }, rows, columns, put);
 }
 
 // to[c * to_row + r] = from[r * from_row + c] for r < rows, c < columns. Whole vectors are stored where whole_stores

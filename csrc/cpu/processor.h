@@ -174,18 +174,24 @@ WISP_INLINE void halves_of_floats(uint16_t*, const float*) {}
 
 // ---- sums of products of pairs of bf16: sum[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1]
 
-// As with WISP_CARRYLESS. Denormal operands are zeros to these instructions.
+// As with WISP_CARRYLESS. Denormal numbers are zeros to these instructions.
 #if defined(__AVX512F__)
 #define WISP_BF16_PAIRS __attribute__((target("avx512bf16")))
 inline bool has_bf16_pairs() { return __builtin_cpu_supports("avx512bf16"); }
 WISP_BF16_PAIRS WISP_INLINE Register<float> add_pairs(Register<float> sum, Register<uint32_t> a, Register<uint32_t> b) {
     return (Register<float>)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
 }
+WISP_BF16_PAIRS WISP_INLINE void round_to_bf16(uint16_t* to, Register<float> v) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), (__m256i)_mm512_cvtneps_pbh((__m512)v));
+}
 #elif defined(__aarch64__)
 #define WISP_BF16_PAIRS __attribute__((target("arch=armv8.2-a+bf16")))
 inline bool has_bf16_pairs() { return getauxval(AT_HWCAP2) & 1 << 14; }
 WISP_BF16_PAIRS WISP_INLINE Register<float> add_pairs(Register<float> sum, Register<uint32_t> a, Register<uint32_t> b) {
     return (Register<float>)vbfdotq_f32((float32x4_t)sum, (bfloat16x8_t)a, (bfloat16x8_t)b);
+}
+WISP_BF16_PAIRS WISP_INLINE void round_to_bf16(uint16_t* to, Register<float> v) {
+    vst1_u16(to, vreinterpret_u16_bf16(vcvt_bf16_f32((float32x4_t)v)));
 }
 #endif
 

@@ -297,6 +297,8 @@ def test_bfloat16_sums_in_float(m, n, k):
     square = wisp.randn(k, n).bfloat16()
     exact = strided.double().numpy() @ square.double().numpy()
     assert np.allclose((strided @ square).double().numpy(), exact, rtol=1e-2, atol=1e-3 * k)
+    between_words = wisp.randn(m * (k + 1) + 1).bfloat16()[1:].view(m, k + 1)[:, :k]
+    close(between_words @ square, between_words.double().numpy() @ square.double().numpy(), wisp.bfloat16)
     infinite = wisp.full((m, k), float("inf")).bfloat16()
     assert (infinite @ wisp.ones(k, n).bfloat16()).isinf().all()
     assert (infinite @ wisp.zeros(k, n).bfloat16()).isnan().all()

@@ -6,7 +6,9 @@
 #pragma once
 #include "core/scratch.h"
 #include "core/threads.h"
+#include "cpu/conv_depthwise.h"
 #include "cpu/conv_layout.h"
+#include "kernels/copy.h"
 #include "kernels/gemm.h"
 
 namespace wisp::cpu::WISP_ISA {
@@ -119,18 +121,25 @@ template <class T> bool input_grad_by_folding(const ConvShape& s, const T* grad,
 template <class T> T* unfold(const ConvShape& s, const Unfolding& u, const T* input) {
     const int64_t in_size = s.in[0] * s.in[1] * s.in[2];
     T* unfolded = static_cast<T*>(scratch(2, size_t(u.depth * u.columns) * sizeof(T)));
+    const bool as_it_lies = u.plane == in_size && s.padding[0] == 0 && s.padding[1] == 0 && s.padding[2] == 0;
+    const int64_t run = s.dilation[2] == 1 ? s.kernel[2] : 1;  // taps that lie side by side
     parallel_for(s.batch * s.in_channels, divide_up(20000, u.taps * u.positions), [&](int64_t begin, int64_t end) {
-        T* plane = static_cast<T*>(scratch(3, size_t(u.plane) * sizeof(T)));
-        std::memset(plane, 0, size_t(u.plane) * sizeof(T));
+        T* padded = as_it_lies ? nullptr : static_cast<T*>(scratch(3, size_t(u.plane) * sizeof(T)));
+        if (padded) std::memset(padded, 0, size_t(u.plane) * sizeof(T));
         for (int64_t item = begin; item < end; ++item) {
             const T* from = input + item * in_size;
-            u.each_row(s, [&](int64_t to, int64_t at, int64_t count) {
-                for (int64_t k = 0; k < count; ++k) plane[to + k] = from[at + k];
-            });
+            if (padded)
+                u.each_row(s, [&](int64_t to, int64_t at, int64_t count) {
+                    for (int64_t k = 0; k < count; ++k) padded[to + k] = from[at + k];
+                });
+            const T* const plane = padded ? padded : from;
             T* to = unfolded + item / s.in_channels * u.positions * u.depth + item % s.in_channels * u.taps;
             for (int64_t i = 0; i < u.positions; ++i, to += u.depth) {
                 const T* corner = plane + u.position[i];
-                for (int64_t t = 0; t < u.taps; ++t) to[t] = corner[u.tap[t]];
+                if (run >= lanes_of<T>)
+                    for (int64_t t = 0; t < u.taps; t += run) copy_run(to + t, corner + u.tap[t], run);
+                else
+                    for (int64_t t = 0; t < u.taps; ++t) to[t] = corner[u.tap[t]];
             }
         }
     });
@@ -138,34 +147,32 @@ template <class T> T* unfold(const ConvShape& s, const Unfolding& u, const T* in
 }
 
 // output[n][o][position] = bias[o] + sum over c and taps of weight[o][c][tap] * unfolded[n][position][c][tap]
+//
+// Positions of all images are the rows of one product, because those of an image rarely fill vectors; its blocks are turned at the end.
 template <class T> bool forward_by_unfolding(const ConvShape& s, const T* input, const T* weight, const T* bias, T* output) {
     if (!are_patches(s) || !suits_unfolding(s)) return false;
     const Unfolding u(s);
     GemmArgs args{};
-    args.m = s.out_channels;
-    args.n = u.positions;
+    args.m = u.columns;
+    args.n = s.out_channels;
     args.k = u.depth;
-    args.a = weight;
+    args.a = unfold(s, u, input);
     args.a_row = u.depth;
     args.a_col = 1;
-    args.b = unfold(s, u, input);
+    args.b = weight;
     args.b_row = 1;
     args.b_col = u.depth;
-    args.c = output;
-    args.c_row = u.positions;
-    args.d = output;
-    args.d_row = u.positions;
+    T* const products = static_cast<T*>(scratch(1, size_t(u.columns * s.out_channels) * sizeof(T)));
+    args.c = products;
+    args.c_row = s.out_channels;
+    args.d = bias;
+    args.d_row = 0;
     args.d_col = 1;
     args.beta = bias ? 1 : 0;
-    args.batch_dims = 1;
-    args.batch_size[0] = s.batch;
-    args.batch_a[0] = 0;
-    args.batch_b[0] = u.positions * u.depth;
-    args.batch_c[0] = args.batch_d[0] = s.out_channels * u.positions;
-    for (int64_t n = 0, i = 0; bias && n < s.batch; ++n)
-        for (int64_t o = 0; o < s.out_channels; ++o)
-            for (int64_t k = 0; k < u.positions; ++k) output[i++] = bias[o];
     gemm.matmul(dtype_of<T>, args);
+    const int64_t sizes[3] = {s.batch, s.out_channels, u.positions}, from[3] = {u.positions * s.out_channels, 1, s.out_channels};
+    const int64_t to[3] = {s.out_channels * u.positions, u.positions, 1};
+    copy.copy(output, dtype_of<T>, to, products, dtype_of<T>, from, sizes, 3, false);
     return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "dense_order.h"
 #include "errors.h"
 
 namespace wisp {
@@ -65,21 +66,12 @@ Dims strides_for(const Dims& sizes, MemoryFormat format) {
 Dims strides_like(const Layout& l) {
     if (l.is_contiguous()) return contiguous_strides(l.sizes);
     if (l.is_non_overlapping_and_dense()) return l.strides;
-    // Keep the order of the strides, as PyTorch's empty_like does for inputs that are not dense.
-    const int64_t n = l.dim();
-    Dims order(n);
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-        if (l.strides[a] == 0 || l.strides[b] == 0) return false;
-        return l.strides[a] > l.strides[b];
+    // Keep the order of the strides, as PyTorch's empty_like does for inputs that are not dense; of equal ones the longer lies further out.
+    return dense_strides(l.sizes, [&](int64_t a, int64_t b) {
+        const int64_t x = l.strides[a], y = l.strides[b];
+        if (x == 0 || y == 0) return 0;
+        return x != y ? (x > y ? 1 : -1) : l.sizes[a] > l.sizes[b] ? 1 : 0;
     });
-    Dims strides(n);
-    int64_t step = 1;
-    for (int64_t i = n - 1; i >= 0; i--) {
-        strides[order[i]] = step;
-        step = wrapped(step, std::max<int64_t>(l.sizes[order[i]], 1));
-    }
-    return strides;
 }
 
 bool Layout::is_contiguous() const {

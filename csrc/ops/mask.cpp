@@ -110,7 +110,7 @@ static void masked_fill_gradient(Backward& bw) {
 }
 static Tensor filled(const Tensor& x, const Tensor& mask, const Tensor& value) {
     GradMode off(false);
-    return where(mask, value, x);
+    return contiguous(where(mask, value, x));  // as PyTorch's, whatever x is
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Arg& given) {

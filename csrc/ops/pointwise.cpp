@@ -2,6 +2,7 @@
 #include "pointwise.h"
 
 #include "../compile/tape.h"
+#include "../core/dense_order.h"
 #include "../core/threads.h"
 #include "../kernels/pointwise_call.h"
 #include "onto.h"
@@ -331,26 +332,8 @@ Tensor make_result(const Arg* args, int arity, const Dims& sizes, DType dtype) {
     }
     if (contiguous) return empty(sizes, dtype);
     if (alike) return empty_strided(sizes, first->strides(), dtype);
-    Dims order(n);  // from the innermost out
-    for (int64_t i = 0; i < n; i++) order[i] = n - 1 - i;
-    bool moved = false;
-    for (int64_t i = 1; i < n; i++)
-        for (int64_t at = i, before = i - 1; before >= 0; before--) {
-            const int told = lies_further_out(args, arity, sizes, order[before], order[at]);
-            if (told < 0) break;
-            if (told == 0) continue;
-            std::swap(order[before], order[at]);
-            at = before;
-            moved = true;
-        }
-    if (!moved) return empty(sizes, dtype);
-    Dims strides(n);
-    int64_t step = 1;
-    for (int64_t d : order) {
-        strides[d] = step;
-        step = wrapped(step, std::max<int64_t>(sizes[d], 1));  // sizes of 0 may stand beside huge ones
-    }
-    return empty_strided(sizes, strides, dtype);
+    return empty_strided(sizes, dense_strides(sizes, [&](int64_t a, int64_t b) { return lies_further_out(args, arity, sizes, a, b); }),
+                         dtype);
 }
 
 }  // namespace

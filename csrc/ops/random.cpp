@@ -514,7 +514,7 @@ const Operators operators = {
     {"bernoulli(Tensor input, *, Generator? generator=None, Tensor~? out=None)",
      [](const Tensor& p, Generator& g) {
          check_floating("bernoulli_tensor_cpu_p_", p.dtype());
-         return with_zero_gradient(bernoulli_of(p, empty_like(p), g), "BernoulliBackward0", p);
+         return with_zero_gradient(bernoulli_of(p, empty(p.sizes(), p.dtype(), p.device()), g), "BernoulliBackward0", p);
      },
      function | method | elementwise,
      R"(0 or 1, with the elements as the probabilities of 1.

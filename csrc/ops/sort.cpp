@@ -31,11 +31,12 @@ struct Rows {
         x = given.dim() && dim != given.dim() - 1 ? contiguous(transpose(detach(given), dim, -1)) : contiguous(detach(given));
         rows = n ? given.numel() / n : 0;
     }
-    // A result whose last dimension belongs at dim.
-    Tensor back(const Tensor& t) const {
-        if (t.dim() == 0 || dim == t.dim() - 1) return t;
-        const Tensor turned = alias(t, t.layout().transpose(dim, t.dim() - 1));
-        Tensor r = empty(turned.sizes(), t.dtype());
+    // A result whose last dimension belongs at dim; with strides it gets those.
+    Tensor back(const Tensor& t, const Dims* strides = nullptr) const {
+        const bool in_place = t.dim() == 0 || dim == t.dim() - 1;
+        if (in_place && (!strides || *strides == t.strides())) return t;
+        const Tensor turned = in_place ? t : alias(t, t.layout().transpose(dim, t.dim() - 1));
+        Tensor r = strides ? empty_strided(turned.sizes(), *strides, t.dtype()) : empty(turned.sizes(), t.dtype());
         copy_values(r, turned);
         return r;
     }
@@ -59,8 +60,9 @@ static std::tuple<Tensor, Tensor> sort(const Tensor& x, int64_t dim, bool descen
         Unlocked unlocked(x.numel());
         kernels::sort().sort(values.device_data(), indices.device_data<int64_t>(), r.x.device_data(), x.dtype(), r.rows, r.n, descending);
     }
-    values = r.back(values);
-    indices = r.back(indices);
+    const Dims strides = strides_like(x.layout());
+    values = r.back(values, &strides);
+    indices = r.back(indices, &strides);
     record_permutation(values, indices, node, x, r.dim);
     return {values, indices};
 }

@@ -181,3 +181,15 @@ def test_shared_memory_and_seeds():
         assert sorted(i for batch in loader for i in batch.tolist()) == list(range(40))
         loader = DataLoader(TensorDataset(wisp.randn(40, 300)), batch_size=7, num_workers=workers)
         assert sum(len(batch[0]) for batch in loader) == 40
+
+
+@pytest.mark.parametrize("dtype", INTEGERS[:-1])
+def test_integers_wrap(dtype):
+    low, high = wisp.iinfo(dtype).min, wisp.iinfo(dtype).max
+    x = wisp.tensor([[high, low, high - 1, low + 1, 0, 1, 2, high // 3] * 5] * 9, dtype=dtype)[:, :33]
+    assert (x + x).tolist() == (x.numpy() + x.numpy()).tolist() and (x * x).tolist() == (x.numpy() * x.numpy()).tolist()
+    assert (-x).tolist() == (-x.numpy()).tolist() and (x * x).equal(x.square())
+    for f in (wisp.sub, wisp.mul, lambda a, b: a.add(b, alpha=3), lambda a, b: wisp.addcmul(a, b, b, value=3), wisp.gcd, wisp.lcm):
+        f(x, x.flip(1))
+    x.sum(), x.sum(0), x.prod(1), x.cumsum(1), x.cumprod(0), x @ x.t(), x.abs(), x**3, x // -1, x % -1, x.diff(), x.trace(), x << 1
+    wisp.compile(lambda a: (a * a + a - 3) * a)(x)

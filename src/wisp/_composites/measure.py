@@ -127,7 +127,7 @@ def renorm(input, p, dim, maxnorm, *, out=None):
 
     def scaled(x):
         norm = _vector_norm(x, p, dims, True, dtype=_core.float32 if wide else None)
-        return x * _core.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0).to(x.dtype)
+        return (x * _core.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0).to(x.dtype)).contiguous()
 
     return into(out, _core._whole("RenormBackward0", scaled, input))
 

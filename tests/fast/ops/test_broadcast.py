@@ -59,3 +59,12 @@ def test_where_and_roll_have_the_strides_of_pytorch():
     images = a[None].contiguous(memory_format=wisp.channels_last)
     assert wisp.where(images > 9, images, 0).stride() == images.stride() and images.roll(1, 1).is_contiguous()
     assert images.roll((1, 2), (1, 3)).equal(a[None].roll((1, 2), (1, 3)))
+
+
+def test_fresh_tensors_keep_the_order_of_strides():
+    x = wisp.arange(4.0).unfold(0, 3, 1)  # both strides are 1: the longer dimension lies further out
+    assert wisp.empty_like(x).stride() == x.clone().stride() == x.flip(1).stride() == x.double().stride() == (1, 2)
+    y = wisp.rand(4, 6).t()[::2]
+    assert y.sort(0)[0].stride() == y.sort(1)[1].stride() == y.clone().stride() == (1, 3)
+    assert y.sort(0)[0].equal(y.contiguous().sort(0)[0]) and y.sort(1)[1].equal(y.contiguous().sort(1)[1])
+    assert y.masked_fill(y > 0.5, 0).is_contiguous() and y.bernoulli().is_contiguous() and y.renorm(2, 0, 1).is_contiguous()

@@ -572,8 +572,6 @@ static const Operators operators = {
      R"(How many elements fall into each of `bins` equal parts between `min` and `max`.
         >>> wisp.histc(wisp.tensor([1.0, 2.0, 2.5, 4.0]), bins=3, min=1, max=4)
         tensor([1., 2., 1.]))"},
-    {"_histogram_result(Tensor hist, Tensor bin_edges) -> (hist, bin_edges)",
-     [](const Tensor& hist, const Tensor& edges) { return std::tuple<Tensor, Tensor>(hist, edges); }, function},
     {"isin(Operand elements, Operand test_elements, *, bool assume_unique=False, bool invert=False, Tensor? out=None)",
      [](const Arg& x, const Arg& tests, bool, bool invert) {
          return isin(values_of(x, tests.tensor ? tests.tensor->dtype() : DType::i64),

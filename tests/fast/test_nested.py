@@ -196,3 +196,21 @@ def test_layer_norm_over_the_ragged_dimension():
     assert all(wisp.allclose(a, wisp.nn.functional.layer_norm(b, b.shape)) for a, b in zip(found.unbind(), parts))
     with pytest.raises(RuntimeError, match="over the batch dimension"):
         wisp.nn.functional.layer_norm(batch, batch.shape)
+
+
+def test_parts_draw_and_refuse_as_in_pytorch():
+    nested = wisp.nested.nested_tensor([wisp.ones(2, 3), wisp.ones(1, 3)])
+    wisp.manual_seed(1)
+    drawn = wisp.randn_like(nested).unbind()
+    wisp.manual_seed(1)
+    assert all(wisp.equal(part, wisp.randn_like(part)) for part in drawn)
+    assert nested._nested_tensor_strides().tolist() == [[3, 1], [3, 1]] and nested.narrow(0, 0, 1)._base is nested
+    assert wisp.max(nested, nested * 2).unbind()[1].tolist() == [[2.0, 2.0, 2.0]]
+    for call, text in ((lambda: nested.transpose(0, 1), "dimension 0"), (nested.squeeze, "squeeze without"), (nested.stride, "strides")):
+        with pytest.raises(RuntimeError, match=text):
+            call()
+
+
+def test_masked_reductions_of_nested_tensors():
+    nested = wisp.nested.nested_tensor([wisp.ones(2, 3), wisp.ones(1, 3)], layout=wisp.jagged)
+    assert wisp.masked.sum(nested) == 9 and wisp.masked.amax(nested, 1).tolist() == [[1.0] * 3] * 2

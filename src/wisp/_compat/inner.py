@@ -145,6 +145,7 @@ INNER = {
             **same("NestedTensor", From("wisp.nested._tensor")),
             "nested_view_from_values_offsets": From("wisp.nested", "nested_tensor_from_jagged"),
             "nested_from_padded": From("wisp.nested", "_from_padded"),
+            "jagged_from_list": From("wisp.nested", "_jagged_from_list"),
             **same("_nt_view_dummy _tensor_symint_registry", Refusal("call torch.nested.nested_tensor_from_jagged")),
         },
     ),

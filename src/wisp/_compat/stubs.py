@@ -263,7 +263,6 @@ PATHS = {
     "nn.parallel.parallel_apply": "nn.parallel.scatter_gather",
     "nn.parallel.replicate": "nn.parallel.scatter_gather",
     "profiler.profiler": "profiler",
-    "utils.tensorboard.summary": "utils.tensorboard._content",
     "vision.models.segmentation.deeplabv3": "vision.models.segmentation",
     "vision.models.segmentation.fcn": "vision.models.segmentation",
 }

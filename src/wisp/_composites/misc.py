@@ -55,7 +55,7 @@ def frexp(input, *, out=None):
     if out is not None:
         for target, value in zip(out, result):
             target.copy_(value)
-        return out
+        return _Frexp(out)
     return result
 
 

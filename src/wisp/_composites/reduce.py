@@ -1,6 +1,6 @@
 """Composites of reductions: norms, histograms, and what PyTorch writes in Python too."""
 
-from wisp import _core
+from wisp import _core, return_types
 
 _range = range  # some functions have a parameter of that name
 
@@ -74,8 +74,10 @@ def histogram(input, bins=100, *, range=None, weight=None, density=False, out=No
     hist = _core.zeros(edges.numel() - 1, dtype=input.dtype, device=input.device).index_add(0, at[inside], counted[inside].to(input.dtype))
     if density:
         hist = hist / hist.sum() / edges.diff()
-    result = _core._operators[""]["_histogram_result"](hist, edges)
-    return result if out is None else type(result)((into(out[0], hist), into(out[1], edges)))
+    return _Histogram((hist, edges) if out is None else (into(out[0], hist), into(out[1], edges)))
+
+
+_Histogram = return_types._make("histogram", ["hist", "bin_edges"])
 
 
 def block_diag(*tensors):

@@ -103,7 +103,7 @@ def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 
 def _count(input, dims, mask, keepdim=True):
-    kept = _core.ones(input.shape, dtype=_core.int64, device=input.device) if mask is None else mask.expand(input.shape).to(_core.int64)
+    kept = _core.ones_like(input, dtype=_core.int64) if mask is None else mask.expand(input.shape).to(_core.int64)
     return kept.sum(dims, keepdim) if input.dim() else kept
 
 
@@ -197,8 +197,8 @@ def _of_any_layout(function):
 
     @functools.wraps(function)
     def masked(input, *args, mask=None, **kwargs):
-        mask = mask if mask is None or mask.layout is _core.strided else mask.to_dense()
-        if input.layout is _core.strided:
+        mask = mask if mask is None or mask.is_nested or mask.layout is _core.strided else mask.to_dense()
+        if input.is_nested or input.layout is _core.strided:
             return function(input, *args, mask=mask, **kwargs)
         result = function(input.to_dense(), *args, mask=mask, **kwargs)
         return result.to_sparse(layout=input.layout if result.dim() >= 2 else _core.sparse_coo)

@@ -117,6 +117,14 @@ def _from_padded(padded, offsets, ragged_idx=1, min_seqlen=None, max_seqlen=None
     return nested_tensor_from_jagged(rows[mask].movedim(0, ragged_idx - 1), offsets, None, ragged_idx, min_seqlen, max_seqlen)
 
 
+def _jagged_from_list(tensors, offsets, dtype=None, device=None):
+    """The jagged tensor of a list of tensors, and its offsets: those that were given, or new ones."""
+    made = as_nested_tensor(list(tensors), dtype=dtype, device=device, layout=wisp.jagged)
+    if offsets is not None:
+        made._offsets = offsets
+    return made, made._offsets
+
+
 def narrow(tensor, dim, start, length, layout=wisp.strided):
     """The nested tensor of stretches of a dense one: row i from `start[i]`, `length[i]` long.
 

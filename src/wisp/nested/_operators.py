@@ -153,6 +153,23 @@ def allclose(input, other, *args, **kwargs):
     return input._shapes == other._shapes and wisp.allclose(input._values, other._values, *args, **kwargs)
 
 
+def _drawn(name):
+    """Random values of the parts: of the strided layout one part after the other, as PyTorch draws them."""
+    draw = getattr(wisp, name)
+
+    def like(input, *args, **kwargs):
+        if input._layout is wisp.jagged or kwargs.get("layout") is wisp.jagged:
+            kwargs.pop("layout", None)
+            return input._with(draw(input._values, *args, **kwargs))
+        return input._again([draw(part, *args, **kwargs) for part in input._parts()])
+
+    return like
+
+
+for _name in ("rand_like", "randn_like", "randint_like"):
+    RULES[_name] = _drawn(_name)
+
+
 # ---- layers
 @rule("linear")
 def linear(input, weight, bias=None):
@@ -299,6 +316,9 @@ def _by_part(name):
     operator = getattr(wisp, name)
 
     def reduce(input, dim=None, keepdim=False, **kwargs):
+        if name in ("max", "min") and isinstance(dim, _core.Tensor):  # of two tensors, by element
+            larger = getattr(wisp, name + "imum")
+            return _on_values(larger, larger.__name__, (input, dim), kwargs)
         if dim is None:
             return operator(input._values)
         place = _wrapped(input, dim)
@@ -341,6 +361,8 @@ def _moved(input, values, ragged):
 def transpose(input, dim0, dim1):
     dim0, dim1 = _wrapped(input, dim0), _wrapped(input, dim1)
     if 0 in (dim0, dim1) and dim0 != dim1:
+        if input._layout is wisp.strided:
+            raise RuntimeError("Nested tensor dimension 0 cannot be transposed")
         raise ValueError("Transpose is not supported on the batch dimension for jagged NT")
     if input._ragged is None:
         return input._again([part.transpose(dim0 - 1, dim1 - 1) for part in input._parts()])
@@ -358,15 +380,27 @@ def permute(input, *dims):
     return _moved(input, input._values.permute([d - 1 for d in dims[1:]]), dims.index(input._ragged))
 
 
-@rule("view", "reshape")
-def view(input, *shape):
+@rule("reshape")
+def reshape(input, *shape):
+    return view(input, *shape, name="reshape")
+
+
+@rule("view")
+def view(input, *shape, name="view"):
     shape = list(shape[0] if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else shape)
     if not len(input):
-        raise RuntimeError("view: empty nested tensor cannot be reshaped")
+        raise RuntimeError(f"{name}: empty nested tensor cannot be reshaped")
+    strided = input._layout is wisp.strided
+    if strided and shape and shape[0] != len(input) and (shape[0] == -1 or math.prod(shape) in (input.numel(), -input.numel())):
+        raise RuntimeError(f"{name}: For now nested {name} cannot change or infer the implicit batch dimension")
     if input._ragged is None or not shape or shape[0] not in (len(input), -1):
         raise RuntimeError(
-            f"view: shape '{shape}' is invalid for a nested tensor: it keeps its batch as dimension 0, and one ragged dimension"
+            f"{name}: shape '{shape}' is invalid for "
+            + (f"input of size {input.numel()}" if strided and shape else "a nested tensor")
+            + ": it keeps its batch as dimension 0, and one ragged dimension"
         )
+    if strided and shape.count(-1) > 1:
+        raise RuntimeError(f"{name}: only one dimension can be inferred")
     lengths = input._part_lengths()
     place = next((i for i, size in enumerate(shape) if isinstance(size, RaggedSize)), None)
     if place is None:
@@ -376,7 +410,7 @@ def view(input, *shape):
         raise RuntimeError(f"view: the shape {tuple(shape)} has no place for the ragged dimension; use -1 or size({input._ragged})")
     if math.prod(shape[1:place]) != before:
         raise RuntimeError(f"view(): cannot view shape ({', '.join(map(str, input._sizes))}) as ({', '.join(map(str, shape))})")
-    return _moved(input, input._values.reshape(*shape[1:place], sum(lengths), *shape[place + 1 :]), place)
+    return _moved(input, input._values.reshape(*shape[1:place], sum(lengths), *shape[place + 1 :]), place)._viewing(input)
 
 
 @rule("unflatten")
@@ -405,7 +439,11 @@ def unsqueeze(input, dim):
 @rule("squeeze")
 def squeeze(input, dim=None):
     if dim is None:
-        raise RuntimeError("squeeze(): a nested tensor needs the dimension, which may not be the batch or the ragged one")
+        raise RuntimeError("For nested tensors, squeeze without the dim argument is not supported; nor is the batch or the ragged one")
+    if input._layout is wisp.strided and dim == 0:
+        raise RuntimeError("For nested tensors, squeezing dimension 0 is not supported")
+    if input._layout is wisp.strided and input.dim() == 2 and input._values.numel() == len(input):
+        raise RuntimeError("For nested tensors, squeezing a nested tensor of singleton tensors is not supported")
     for place in sorted({_wrapped(input, d) for d in ([dim] if isinstance(dim, int) else dim)}, reverse=True):
         values_dim = _dim(input, place, "squeeze")
         if input._values.shape[values_dim] == 1:
@@ -425,6 +463,9 @@ def _stretch(input, begin, end):
 def _splitting(name):
     def split(input, sizes=None, dim=0, **named):
         sizes = next(iter(named.values())) if sizes is None else sizes  # each of these calls it otherwise
+        if input._layout is wisp.strided and name != "split" and _wrapped(input, dim) != input.dim() - 1:
+            shown = "Chunk" if name == "chunk" else name
+            raise RuntimeError(f"{shown} for nested tensors is currently only supported for the last dimension.")
         if _wrapped(input, dim) == 0:
             groups = [(int(group[0]), int(group[-1]) + 1) for group in getattr(wisp.arange(len(input)), name)(sizes)]
             return tuple(_stretch(input, a, b) for a, b in groups)
@@ -500,7 +541,9 @@ def narrow(input, dim, start, length):
     if _wrapped(input, dim) == 0:
         if start < 0 or length <= 0 or start + length > len(input):
             raise RuntimeError(f"narrow(): start ({start}) + length ({length}) exceeds dimension size ({len(input)}).")
-        return _stretch(input, start, start + length)
+        return _stretch(input, start, start + length)._viewing(input)
+    if input._layout is wisp.strided:
+        raise RuntimeError("narrow(): only dim=0 supported for nested tensors of the strided layout")
     return input._with(input._values.narrow(_dim(input, dim, "narrow"), start, length))
 
 

@@ -95,7 +95,7 @@ class NestedTensor(Holder, _core.Tensor):
     _max_seqlen = property(lambda self: max(self._part_lengths()))
     _maybe_min_seqlen = property(lambda self: self._metadata_cache.get("min_seqlen"))
     _maybe_max_seqlen = property(lambda self: self._metadata_cache.get("max_seqlen"))
-    _base = property(lambda self: self._values._base)
+    _base = property(lambda self: self.__dict__.get("_of", self._values._base))
     layout = property(lambda self: self._layout)
     device = property(lambda self: self._values.device)
     is_cuda = property(lambda self: self._values.is_cuda)
@@ -150,8 +150,25 @@ class NestedTensor(Holder, _core.Tensor):
         """The shapes of the parts, a row each."""
         return wisp.tensor([list(shape) for shape in self._shapes], dtype=wisp.int64)
 
+    def _nested_tensor_strides(self):
+        """The strides of the parts, a row each; those of the strided layout lie one behind the other."""
+        if self._layout is wisp.strided and self._values.is_contiguous():
+            strides = [[math.prod(shape[i + 1 :]) for i in range(len(shape))] for shape in self._shapes]
+        else:
+            strides = [list(part.stride()) for part in self._parts()]
+        return wisp.tensor(strides, dtype=wisp.int64)
+
+    def _nested_tensor_storage_offsets(self):
+        """Where the parts begin in their memory."""
+        return wisp.tensor([part.storage_offset() for part in self._parts()], dtype=wisp.int64)
+
     def _is_view(self):
-        return self._values._is_view()
+        return "_of" in self.__dict__ or self._values._is_view()
+
+    def _viewing(self, input):
+        """This tensor, as a view of another one."""
+        self._of = input.__dict__.get("_of", input)
+        return self
 
     def _knowing_lengths(self):
         if self._ragged is not None and self._layout is wisp.jagged:
@@ -165,6 +182,10 @@ class NestedTensor(Holder, _core.Tensor):
         return self._values.is_contiguous()
 
     def stride(self, dim=None):
+        if self._layout is not wisp.jagged:
+            raise RuntimeError(
+                "NestedTensorImpl doesn't support strides: the parts of a nested tensor of the strided layout have their own; use unbind()"
+            )
         strides = (sum(self._shapes and self._part_lengths() or [0]), *self._values.stride()) if self._ragged else self._values.stride()
         return strides if dim is None else strides[dim]
 

@@ -20,6 +20,11 @@ def varint(field, n):
     return _number(field << 3) + _number(int(n))
 
 
+def varints(field, numbers):
+    """Many integers in one field."""
+    return message(field, b"".join(map(_number, map(int, numbers))))
+
+
 def double(field, x):
     return _number(field << 3 | 1) + struct.pack("<d", x)
 

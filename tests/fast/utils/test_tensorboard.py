@@ -259,3 +259,24 @@ def test_figure(tmp_path):
 @pytest.mark.parametrize("module", [wisp.utils.tensorboard, writer, _content], ids=lambda module: module.__name__)
 def test_examples(module):
     assert doctest.testmod(module, extraglobs={"wisp": wisp}).failed == 0
+
+
+def test_pictures_of_one_channel_are_grey_and_films_are_gifs():
+    pytest.importorskip("PIL")
+    pixels = _content.picture(wisp.rand(1, 4, 5), "CHW")
+    assert pixels.shape == (4, 5, 3) and (pixels[..., 0] == pixels[..., 2]).all()
+    assert b"GIF89a" in _content.film(wisp.rand(2, 3, 3, 4, 4), 4)
+    with pytest.raises(ValueError, match="N, T, C, H, W"):
+        _content.film(wisp.rand(3, 3, 4, 4), 4)
+
+
+def test_summaries_are_tensorboards_own_objects():
+    pytest.importorskip("tensorboard")
+    from wisp.utils.tensorboard import summary
+
+    assert summary.scalar("loss", 0.5).value[0].simple_value == 0.5
+    counted = summary.histogram("values", wisp.arange(100.0), bins="auto", max_bins=5).value[0].histo
+    assert sum(counted.bucket) == counted.num == 100 and counted.bucket[0] == 0 and counted.bucket_limit[0] == 0
+    whole = summary.tensor_proto("x", wisp.complex(wisp.ones(2), wisp.zeros(2))).value[0].tensor
+    assert list(whole.scomplex_val) == [1, 0, 1, 0] and whole.tensor_shape.dim[0].size == 2
+    assert [s.value[0].tag for s in summary.hparams({"lr": 0.1}, {"loss": 1})][0] == "_hparams_/experiment"

@@ -55,14 +55,13 @@ def histogram(values, bins="tensorflow", max_bins=None) -> bytes:
     edges = _default_bins() if isinstance(bins, str) and bins == "tensorflow" else bins
     counts, edges = np.histogram(kept, bins=edges)
     if max_bins is not None and len(counts) > max_bins:
-        step = -(-len(counts) // max_bins)
+        step = len(counts) // max_bins
         counts = np.add.reduceat(counts, np.arange(0, len(counts), step))
         edges = np.append(edges[:-1:step], edges[-1])
     used = np.nonzero(counts)[0]
     first, last = (used[0], used[-1]) if len(used) else (0, 0)
-    limits, counts = list(edges[first + 1 : last + 2]), list(counts[first : last + 1])
-    if first > 0:  # the bucket's left side, which has no field of its own
-        limits, counts = [edges[first], *limits], [0, *counts]
+    # the left side of the first bucket, which has no field of its own, is an empty bucket
+    limits, counts = list(edges[first : last + 2]), [0, *counts[first : last + 1]]
     return raw_histogram(kept.min(), kept.max(), kept.size, kept.sum(), (kept * kept).sum(), limits, counts)
 
 
@@ -99,7 +98,9 @@ def picture(x, formats):
         x = tile(x.transpose([formats.index(letter) for letter in "NHWC"]))
     else:
         x = x.transpose([formats.index(letter) for letter in "HWC"])
-    if x.shape[2] not in (1, 3, 4):
+    if x.shape[2] == 1:
+        x = x.repeat(3, axis=2)
+    if x.shape[2] not in (3, 4):
         raise ValueError(f"add_image(): expected 1, 3 or 4 channels, got {x.shape[2]} (dataformats {formats!r})")
     return x
 
@@ -123,6 +124,29 @@ def figure_pixels(figure):
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.asarray(canvas.buffer_rgba()).copy()
+
+
+def film(frames, rate):
+    """A Summary.Image of a GIF: films [N, T, C, H, W] side by side."""
+    frames = array(frames)
+    if frames.ndim != 5:
+        raise ValueError(f"add_video(): expected films of shape [N, T, C, H, W], got {list(frames.shape)}")
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError("add_video() needs Pillow: pip install pillow") from error
+    side = square_side(frames.shape[0])
+    pictures = []
+    for t in range(frames.shape[1]):
+        pixels = frames[:, t]
+        if pixels.dtype != np.uint8:
+            pixels = (np.nan_to_num(np.clip(pixels.astype(np.float64), 0, 1)) * 255).round().astype(np.uint8)
+        grid = tile(pixels.transpose(0, 2, 3, 1), side)
+        pictures.append(Image.fromarray(grid[..., 0] if grid.shape[2] == 1 else grid))
+    file = io.BytesIO()
+    pictures[0].save(file, "GIF", save_all=True, append_images=pictures[1:], duration=1000 / rate, loop=0)
+    height, width, channels = grid.shape
+    return varint(1, height) + varint(2, width) + varint(3, channels) + message(4, file.getvalue())
 
 
 def audio(samples, rate):

@@ -29,12 +29,16 @@ def value(tag, *fields):
     return message(1, text(1, tag) + b"".join(fields))
 
 
+def _shape(sizes):
+    return message(2, b"".join(message(2, varint(1, size)) for size in sizes)) if sizes else b""
+
+
 def float_tensor(numbers, *shape):
-    return message(8, varint(1, 1) + message(2, b"".join(message(2, varint(1, size)) for size in shape)) + packed(5, numbers, "f"))
+    return message(8, varint(1, 1) + _shape(shape) + packed(5, numbers, "f"))
 
 
 def string_tensor(content, *shape):
-    return message(8, varint(1, 7) + message(2, b"".join(message(2, varint(1, size)) for size in shape)) + message(8, content))
+    return message(8, varint(1, 7) + _shape(shape) + message(8, content))
 
 
 # --- files

@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 import wisp
-from wisp.utils._protobuf import message, packed, single, text, varint
+from wisp.utils._protobuf import message, packed, single, text, varint, varints
 from wisp.utils.tensorboard import _content
 from wisp.utils.tensorboard._content import array, number
 from wisp.utils.tensorboard._events import EventFile, float_tensor, metadata, string_tensor, value
@@ -126,8 +126,6 @@ class SummaryWriter:
     def add_image_with_boxes(self, tag, img_tensor, box_tensor, global_step=None, walltime=None, rescale=1, dataformats="CHW", labels=None):
         """A picture with rectangles [left, top, right, bottom] drawn on it."""
         pixels = _content.picture(img_tensor, dataformats).copy()
-        if pixels.shape[2] == 1:
-            pixels = pixels.repeat(3, axis=2)
         height, width, channels = pixels.shape
         colour = np.array([255, 0, 0, 255], np.uint8)[:channels]
         boxes = array(box_tensor).reshape(-1, 4).astype(int)
@@ -149,6 +147,11 @@ class SummaryWriter:
 
             for one in figure if several else [figure]:
                 plt.close(one)
+
+    def add_video(self, tag, vid_tensor, global_step=None, fps=4, walltime=None):
+        """Films [N, T, C, H, W], side by side, of values between 0 and 1 or bytes; Pillow makes a GIF of them."""
+        encoded = _content.film(vid_tensor, fps)
+        self._add(global_step, walltime, value(tag, message(4, encoded)))
 
     def add_audio(self, tag, snd_tensor, global_step=None, sample_rate=44100, walltime=None):
         """Sound: samples between -1 and 1."""
@@ -281,7 +284,7 @@ class SummaryWriter:
                 text(2, tag)
                 + varint(3, kind)
                 + text(5, json.dumps(config_dict or {}, sort_keys=True))
-                + b"".join(varint(6, size) for size in x.shape)
+                + varints(6, x.shape)
                 + varint(7, present)
             )
             values.append(value(name, float_tensor(x.reshape(-1).tolist(), *x.shape), metadata("mesh", content)))

@@ -262,6 +262,32 @@ static Unique runs_of(const Tensor& rows, const Tensor& order, bool inverse, boo
     return u;
 }
 
+// How often each number below n is in `at`.
+static Tensor counted(const Tensor& at, int64_t n) {
+    const Tensor in = contiguous(at), y = empty({n}, DType::i64);
+    kernels::sort().count(y.device_data<int64_t>(), in.device_data<int64_t>(), in.numel(), n);
+    return y;
+}
+
+// Integers in a range that is not longer than they are many: counted, not sorted.
+static std::optional<Unique> counted_unique(const Tensor& x, bool inverse, bool counts) {
+    const int64_t n = x.numel();
+    if (n < 64 || !is_integral(x.dtype()) || x.dtype() == DType::boolean || x.dtype() == DType::u64 || x.device().is_cuda()) return {};
+    const auto [low, high] = aminmax(x);
+    const int64_t least = item(low).to_int();
+    const uint64_t range = uint64_t(item(high).to_int()) - uint64_t(least);
+    if (range >= uint64_t(n)) return {};
+    Tensor at = to(x, DType::i64);
+    if (least != 0) at = sub(at, Scalar(least));
+    const int64_t bins = int64_t(range) + 1;
+    const Tensor all = counted(at, bins), present = reshape(nonzero(all), {-1});
+    Unique u;
+    u.values = to(add(present, Scalar(least)), x.dtype());
+    if (inverse) u.inverse = index_select(scatter(empty({bins}, DType::i64), 0, present, arange(present.numel())), 0, at);
+    if (counts) u.counts = index_select(all, 0, present);
+    return u;
+}
+
 // Rows ordered by their first element, then by the second, ...
 static Tensor row_order(const Tensor& rows) {
     const int64_t n = rows.size(0);
@@ -291,6 +317,8 @@ static PyObject* unique(const Tensor& given, bool inverse, bool counts, std::opt
         const Tensor flat = reshape(x, {x.numel()});
         if (consecutive) {
             u = runs_of(flat, Tensor(), inverse, counts);
+        } else if (std::optional<Unique> few = counted_unique(flat, inverse, counts)) {
+            u = *few;
         } else if (inverse) {
             auto [sorted, order] = sort(flat, 0, false);
             u = runs_of(sorted, order, inverse, counts);
@@ -385,13 +413,6 @@ static bool is_right(bool right, const std::optional<std::string>& side) {
 static Tensor values_of(const Arg& a, DType like) {
     if (a.tensor) return *a.tensor;
     return scalar_tensor(a.number, a.number.is_floating() && is_integral(like) ? default_dtype() : like);
-}
-
-// How often each number below n is in `at`.
-static Tensor counted(const Tensor& at, int64_t n) {
-    const Tensor in = contiguous(at), y = empty({n}, DType::i64);
-    kernels::sort().count(y.device_data<int64_t>(), in.device_data<int64_t>(), in.numel(), n);
-    return y;
 }
 
 static Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength) {

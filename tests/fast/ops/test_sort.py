@@ -143,3 +143,26 @@ def test_topk_of_few_elements_is_the_beginning_of_a_sort(largest):
         wisp.testing.assert_close(values, expected.values[:, :k], equal_nan=True, rtol=0, atol=0)
         wisp.testing.assert_close(x.gather(1, places), values, equal_nan=True, rtol=0, atol=0)
         assert all(len(set(row.tolist())) == k for row in places)
+
+
+@pytest.mark.parametrize("dtype", [wisp.int8, wisp.uint8, wisp.int16, wisp.int32, wisp.int64])
+def test_unique_counts_integers_that_lie_close_together(dtype):
+    rng = np.random.default_rng(0)
+    lowest, highest = wisp.iinfo(dtype).min, wisp.iinfo(dtype).max
+    for low, high, n in (
+        (-100, 100, 1000),
+        (0, 7, 64),
+        (lowest, lowest + 60, 500),
+        (highest - 60, highest, 500),
+        (-100, 100, 150),
+        (3, 3, 99),
+    ):
+        low, high = max(low, lowest), min(high, highest)
+        a = rng.integers(low, high, n, endpoint=True).astype(str(dtype).split(".")[1])
+        values, inverse, counts = wisp.from_numpy(a).view(-1, 1).unique(return_inverse=True, return_counts=True)
+        expected = np.unique(a, return_inverse=True, return_counts=True)
+        assert values.dtype == dtype and inverse.shape == (n, 1)
+        np.testing.assert_array_equal(values.numpy(), expected[0])
+        np.testing.assert_array_equal(inverse.flatten().numpy(), expected[1])
+        np.testing.assert_array_equal(counts.numpy(), expected[2])
+        np.testing.assert_array_equal(wisp.from_numpy(a).unique().numpy(), expected[0])

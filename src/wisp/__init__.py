@@ -69,9 +69,12 @@ _HOMES = {
         ShortStorage IntStorage LongStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage""",
     "sparse": """
         sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor sparse_compressed_tensor""",
-    "_C": "PyTorchFileReader",
+    "_C": """
+        PyTorchFileReader PyTorchFileWriter Graph Value Node ScriptObject ScriptMethod ErrorReport FloatType IntType StringType BoolType
+        TensorType ListType TupleType OptionalType Type""",
     "_compat.symbols": """
         SymInt SymFloat SymBool sym_int sym_float sym_not sym_max sym_min sym_ite sym_sum OutOfMemoryError AcceleratorError""",
+    "_compat.helpers": "Tag eig lstsq matrix_rank solve symeig",
     "_compat.schema": "parse_schema AggregationType SUM AVG FatalError JITException FunctionSchema Argument",
     "_tensor.quantized": """
         quantize_per_tensor quantize_per_channel dequantize int_repr q_scale q_zero_point qscheme per_tensor_affine per_channel_affine

@@ -284,3 +284,11 @@ def _get_torch_home():
 
 
 _reference.attach(__name__, globals())
+
+
+def __getattr__(name):
+    if name == "tqdm":
+        from wisp._compat.helpers import tqdm
+
+        return tqdm
+    raise AttributeError(f"module 'wisp.hub' has no attribute {name!r}")

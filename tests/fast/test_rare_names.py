@@ -142,3 +142,80 @@ def test_hooks_of_a_tensor_are_seen():
     assert len(x._backward_hooks) == 1
     handle.remove()
     assert x._backward_hooks is None
+
+
+def test_suffixes_of_a_printed_tensor():
+    text = wisp._tensor_str._add_suffixes("Mine([1, 2]", ["sorted=True", "x" * 80], 5, False)
+    assert text == "Mine([1, 2], sorted=True,\n     " + "x" * 80 + ")"
+    assert wisp._tensor_str._str_intern(wisp.ones(2), tensor_contents="here") == "tensor(here)"
+
+
+def test_scale_of_a_loss_is_updated():
+    scale, tracker = wisp.tensor(8.0), wisp.tensor(0, dtype=wisp.int32)
+    for infinite, expected, steps in ((0.0, 8.0, 1), (0.0, 16.0, 0), (1.0, 8.0, 0)):
+        wisp._amp_update_scale_(scale, tracker, wisp.tensor(infinite), 2.0, 0.5, 2)
+        assert (float(scale), int(tracker)) == (expected, steps)
+
+
+def test_products_of_float8_by_their_scales():
+    F, a = wisp.nn.functional, wisp.tensor([[1.0, 2.0], [3.0, 4.0]]).to(wisp.float8_e4m3fn)
+    one, rows = F.ScalingType.TensorWise, F.ScalingType.RowWise
+    b, half = a.t().contiguous().t(), wisp.tensor(0.5)
+    assert F.scaled_mm(a, b, half, one, half, one).tolist() == [[1.75, 2.5], [3.75, 5.5]]
+    scales = wisp.tensor([[1.0], [2.0]])
+    assert F.scaled_mm(a, b, [scales], [rows], [scales.t()], [rows]).tolist() == [[7.0, 20.0], [30.0, 88.0]]
+    with pytest.raises(NotImplementedError, match="one scale for a matrix or for each row"):
+        F.scaled_mm(a, b, half, F.ScalingType.BlockWise1x32, half, one)
+
+
+def test_checks_of_sizes_and_of_all_elements():
+    wisp._check_is_size(0)
+    with pytest.raises(RuntimeError):
+        wisp._check_is_size(-1)
+    with pytest.raises(RuntimeError, match="too many"):
+        wisp._check_is_size(5, lambda: "too many", max=4)
+    with pytest.raises(ValueError, match="all of them"):
+        wisp._check_tensor_all_with(ValueError, wisp.tensor([True, False]), lambda: "all of them")
+
+
+def test_tensors_in_lists_of_a_size():
+    tensors = [wisp.ones(2), wisp.ones(2), wisp.ones(1, dtype=wisp.int64), wisp.ones(4)]
+    found = [[tuple(t.shape) for t in part] for part in wisp._utils._take_tensors(tensors, 16)]
+    assert found == [[(2,), (2,)], [(4,)], [(1,)]]
+
+
+def test_parametrized_tests_of_a_class():
+    from wisp._compat.testing import TestCase, instantiate_parametrized_tests, parametrize
+
+    seen = []
+
+    class Tests(TestCase):
+        @parametrize("a", [1, 2])
+        @parametrize("b, c", [("x", 3)])
+        def test_it(self, a, b, c):
+            seen.append((a, b, c))
+
+    instantiate_parametrized_tests(Tests)
+    names = sorted(name for name in dir(Tests) if name.startswith("test_it"))
+    assert names == ["test_it_a_1_b_x_c_3", "test_it_a_2_b_x_c_3"]
+    for name in names:
+        getattr(Tests(name), name)()
+    assert seen == [(1, "x", 3), (2, "x", 3)]
+
+
+def test_functions_that_were_removed_say_so():
+    for name in "eig lstsq matrix_rank solve symeig".split():
+        with pytest.raises(RuntimeError, match=f"torch.{name}: this function was deprecated .* use torch.linalg"):
+            getattr(wisp, name)(wisp.eye(2))
+
+
+def test_parts_of_a_compiler_refuse_when_they_are_called():
+    from wisp._functorch.aot_autograd import aot_module_simplified
+    from wisp._inductor.decomposition import register_decomposition
+
+    assert register_decomposition([])(len) is len
+    with pytest.raises(NotImplementedError, match="no compiler"):
+        aot_module_simplified()
+    assert wisp.ops._c10d_functional.wait_tensor(wisp.ones(1)).tolist() == [1]
+    with pytest.raises(NotImplementedError, match="torch.ops.onednn.qlinear_pointwise: Wisp has no such operator"):
+        wisp.ops.onednn.qlinear_pointwise.default()

@@ -17,10 +17,10 @@ MODULES = set(
 )
 TABLES = set(
     """
-    _custom_ops _dynamo _functorch _guards _inductor _logging _six _subclasses _tensor_str _vmap_internals _weights_only_unpickler mps mtia
-    package quantization xpu""".split()
+    _custom_ops _decomp _dynamo _export _functorch _guards _inductor _library _logging _prims_common _six _subclasses _tensor_str
+    _vmap_internals _weights_only_unpickler mps mtia numa package quantization xpu""".split()
 )
-PARENTS = {"_C"}  # files with tables below them
+PARENTS = {"_C", "_higher_order_ops"}  # those with tables below them
 NAMES = MODULES | TABLES
 # dtypes that Wisp lacks (see dtypes.py), with the bits of an element
 ABSENT_DTYPES = {
@@ -42,7 +42,7 @@ class Finder:
             return None
         if rest in MODULES:
             spec = PathFinder.find_spec(name, _FOLDER)
-            if rest in PARENTS:
+            if rest in PARENTS and spec.submodule_search_locations is None:
                 spec.submodule_search_locations = []
             return spec
         from wisp._compat.stubs import STUBS  # not before: `import wisp` asks for files alone

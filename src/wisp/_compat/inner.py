@@ -3,9 +3,11 @@ process groups. What is behind them exists here elsewhere, or answers that there
 
 import enum
 import logging
+import types
 import typing
 
 from wisp._compat.answers import Answer, From, Nothing, Refusal, Unused, same
+from wisp._compat.config import Config
 
 _NO_COMPILER = "Wisp has no compiler whose parts could be called"
 _NO_PARTS = "this is a part of PyTorch's own loader, which Wisp's does not have"
@@ -40,6 +42,7 @@ INNER = {
         {
             **same("grad grad_and_value hessian jacfwd jacrev jvp vjp linearize functionalize", From("wisp.func")),
             "_slice_argnums": From("wisp.func._derivatives", "slice_argnums"),
+            "_wrap_tensor_for_grad": Refusal("call torch.func.grad"),
         },
     ),
     "_functorch.make_functional": (
@@ -51,7 +54,10 @@ INNER = {
         ),
     ),
     "_functorch.functional_call": ("Inner path of `torch.func`.", same("functional_call stack_module_state", From("wisp.func"))),
-    "_functorch.config": ("Settings of a compiler.", {}),
+    "_functorch.config": ("Settings that are remembered, and without effect.", Config),
+    "_export.config": ("Settings that are remembered, and without effect.", Config),
+    "fx.experimental._config": ("Settings that are remembered, and without effect.", Config),
+    "distributed.config": ("Settings that are remembered, and without effect.", Config),
     "_C._functions": ("Functions for tests of the graph.", same("AccumulateGrad DelayedError UndefinedGrad", From("wisp.autograd._inner"))),
     "_C._autograd": (
         "Inner names of autograd.",
@@ -85,12 +91,79 @@ INNER = {
             "_DEFAULT_FIRST_BUCKET_BYTES": 1 << 20,
         },
     ),
-    "_C._distributed_rpc": ("Calls of functions in other processes: there are none.", {"PyRRef": Unused("No value is one.")}),
+    "_C._distributed_rpc": (
+        "Calls of functions in other processes: there are none.",
+        {"PyRRef": Unused("No value is one."), "_is_current_rpc_agent_set": Answer("False.", False)},
+    ),
+    "_C._cpu": ("What the processor can do.", {"_get_cpu_capability": From("wisp.cpu", "get_capabilities"), "_init_amx": From("wisp.cpu")}),
+    "_C._profiler": (
+        "Inner parts of the profiler.",
+        {
+            "_ExperimentalConfig": Unused("Settings of PyTorch's profiler.", types.SimpleNamespace),
+            **same("ProfilerActivity", From("wisp.profiler")),
+        },
+    ),
+    "_C._dynamo": ("Inner parts of a compiler.", {}),
+    "_C._dynamo.eval_frame": ("Inner parts of a compiler.", {"_set_lru_cache": Answer("Nothing to set.", None, "on")}),
+    "_prims_common": (
+        "Rules about shapes.",
+        {
+            "make_contiguous_strides_for": From("wisp._compat.helpers"),
+            "suggest_memory_format": From("wisp._compat.helpers"),
+            "canonicalize_dims": From("wisp._compat.helpers"),
+            "is_contiguous_or_false": Answer("Whether it is contiguous.", None, "a, **options", "a.is_contiguous()"),
+            "get_computation_dtype": From("wisp._compat.helpers"),
+        },
+    ),
+    "_library.infer_schema": ("Schemas of functions.", {"infer_schema": From("wisp.library")}),
+    "_higher_order_ops.out_dtype": ("Products of a wider dtype.", {"out_dtype": Refusal("convert the operands, or call torch._int_mm")}),
+    "export.dynamic_shapes": ("Sizes of exported programs.", {"Dim": From("wisp.export")}),
+    "fx._lazy_graph_module": ("Graphs whose code is written late.", {"_make_graph_module": From("wisp.fx", "GraphModule")}),
+    "onnx.operators": (
+        "Shapes as tensors.",
+        {
+            "shape_as_tensor": From("wisp", "_shape_as_tensor"),
+            "reshape_from_tensor_shape": Answer("The tensor in another shape.", None, "x, shape", "x.reshape(shape.tolist())"),
+        },
+    ),
+    "onnx.symbolic_helper": (
+        "Rules of an older exporter.",
+        {
+            "parse_args": Answer("The decorator itself.", None, "*args, **kwargs", "lambda f: f"),
+            **same("_get_tensor_sizes _get_tensor_dim_size _maybe_get_const _unimplemented", Refusal("torch.onnx.export needs no rules")),
+            "cast_pytorch_to_onnx": {},
+        },
+    ),
+    "optim._multi_tensor": (
+        "Optimizers whose steps are taken over lists, as all are here.",
+        same("ASGD Adadelta Adagrad Adam AdamW Adamax NAdam RAdam RMSprop Rprop SGD", From("wisp.optim")),
+    ),
+    "profiler._utils": ("Parts of the profiler.", {"_init_for_cuda_graphs": Answer("Nothing to do.")}),
+    "testing._internal.distributed": ("Parts of PyTorch's harness.", {}),
+    "testing._internal.distributed._tensor": ("Parts of PyTorch's harness.", {}),
+    "testing._internal.distributed._tensor.common_dtensor": (
+        "Parts of PyTorch's harness.",
+        same(
+            "DTensorTestBase ModelArgs Transformer TransformerBlock with_comms", Refusal("it is a part of PyTorch's harness", is_class=True)
+        ),
+    ),
+    "testing._internal.inductor_utils": (
+        "Parts of PyTorch's harness.",
+        {
+            "clone_preserve_strides_offset": Answer("A copy that lies as the tensor does.", None, "x, device=None", "x.clone()"),
+            **same("HAS_GPU HAS_CUDA HAS_TRITON", False),
+            "HAS_CPU": True,
+        },
+    ),
+    "utils.data.datapipes.utils": ("Help for pipes.", {}),
+    "utils.data.datapipes.utils.common": ("Help for pipes.", {"StreamWrapper": From("wisp._compat.helpers", "StreamWrapper")}),
+    "ao.nn.intrinsic": ("Layers that were fused: no module is one.", {"_FusedModule": Unused("No module is one.")}),
     "_guards": (
         "What a compiler would know.",
         {
             **same("active_fake_mode detect_fake_mode", Answer("None: no tensors without data are traced.", None, "*args")),
             **same("TracingContext CompileContext Source Guard CompileId", Unused("Not used.")),
+            "tracing": Answer("A context that changes nothing.", Nothing(), "context"),
         },
     ),
     "_logging": (
@@ -105,13 +178,24 @@ INNER = {
     "_logging._internal": ("Logs of a compiler: there are none.", {"trace_log": logging.getLogger("wisp.trace")}),
     "_inductor.codecache": (
         "What a compiler keeps.",
-        same("FxGraphCache PyCodeCache CppCodeCache CacheBase", Refusal(_NO_COMPILER, is_class=True)),
+        {
+            **same("FxGraphCache PyCodeCache CppCodeCache CacheBase", Refusal(_NO_COMPILER, is_class=True)),
+            "extract_tensor_metadata_for_cache_key": Refusal(_NO_COMPILER),
+        },
     ),
-    "_inductor.utils": ("Parts of a compiler.", {"is_big_gpu": Answer("False.", False, "index=0")}),
+    "_inductor.utils": (
+        "Parts of a compiler.",
+        {
+            "is_big_gpu": Answer("False.", False, "index=0"),
+            "parallel_num_threads": From("wisp", "get_num_threads"),
+            "count_tangents": Refusal(_NO_COMPILER),
+        },
+    ),
     "_subclasses.functional_tensor": (
         "Tensors of a compiler: no tensor is one.",
         {
             **same("FunctionalTensor FunctionalTensorMode", Unused("No tensor is one.")),
+            "disable_functional_mode": Answer("A context that changes nothing.", Nothing()),
             "mb_unwrap_functional_tensor": Answer("The tensor.", None, "tensor", "tensor"),
         },
     ),
@@ -119,6 +203,7 @@ INNER = {
         "Marks for a compiler.",
         {
             "mark_static_address": From("wisp._dynamo"),
+            **same("mark_unbacked mark_dynamic", Answer("Nothing to mark.", None, "t, index, *args, **kwargs")),
             **same("disable allow_in_graph", From("wisp._dynamo")),
             "substitute_in_graph": _decorator,
         },
@@ -129,6 +214,8 @@ INNER = {
             "is_compile_supported": Answer("False: there is no compiler.", False, "device_type"),
             "counters": {},
             "is_rng_state_getter_or_setter": Answer("False.", False, "value"),
+            "warn_once": Answer("A warning.", None, "msg, stacklevel=1", "__import__('warnings').warn(msg, stacklevel=stacklevel + 1)"),
+            "disable_cache_limit": Answer("A context that changes nothing.", Nothing()),
         },
     ),
     "_dynamo.testing": ("Parts of a compiler's tests.", {"CompileCounter": Refusal(_NO_COMPILER, is_class=True)}),
@@ -162,6 +249,9 @@ INNER = {
     "utils._sympy.value_ranges": ("Symbolic sizes: there are none.", same("ValueRanges ValueRangeError bound_sympy", Unused("Not used."))),
     "utils._sympy.numbers": ("Symbolic sizes: there are none.", same("int_oo IntInfinity NegativeIntInfinity", Unused("Not used."))),
     "utils._sympy.symbol": ("Symbolic sizes: there are none.", same("SymT symbol_is_type", Unused("Not used."))),
+    "utils._ordered_set": ("Sets that keep their order.", {"OrderedSet": From("wisp._compat.helpers")}),
+    "utils.viz": ("Pictures of memory.", {}),
+    "utils.viz._cycles": ("Tensors that wait for the garbage collector.", {"warn_tensor_cycles": Refusal("use gc.get_referrers")}),
     "utils._mode_utils": ("Modes of a dispatcher.", {"no_dispatch": From("wisp._tensor.dispatch")}),
     "utils._traceback": ("Tracebacks of compiled code.", {"CapturedTraceback": Unused("Not used.")}),
     "utils._typing_utils": ("Help for type checkers.", {"not_none": Answer("The value.", None, "obj", "obj")}),
@@ -170,7 +260,10 @@ INNER = {
         same("has_triton has_triton_package has_triton_tma has_triton_tma_device", Answer("False.", False)),
     ),
     "autograd.profiler_legacy": ("The profiler by an older path.", {"profile": From("wisp.autograd.profiler")}),
-    "jit._recursive": ("Inner parts of TorchScript.", {"concrete_type_store": Unused("Nothing is kept.")}),
+    "jit._recursive": (
+        "Inner parts of TorchScript.",
+        {"concrete_type_store": types.SimpleNamespace(type_store={}), "infer_methods_to_compile": Refusal("scripted code runs as Python")},
+    ),
     "jit.frontend": ("Inner parts of TorchScript.", {"get_jit_def": Refusal("scripted code runs as Python")}),
     "nn.utils._named_member_accessor": (
         "Parameters by their names.",
@@ -250,14 +343,14 @@ INNER = {
         "Settings of sharded training by an inner path.",
         same(
             "BackwardPrefetch CPUOffload MixedPrecision ShardingStrategy StateDictType FullStateDictConfig ShardedStateDictConfig "
-            "LocalStateDictConfig "
+            "LocalStateDictConfig LocalOptimStateDictConfig "
             "FullOptimStateDictConfig ShardedOptimStateDictConfig StateDictConfig OptimStateDictConfig StateDictSettings",
             From("wisp.distributed.fsdp"),
         ),
     ),
     "distributed.fsdp._runtime_utils": (
         "Inner parts of sharded training.",
-        same("_lazy_init _post_forward", Refusal("units gather themselves")),
+        same("_lazy_init _post_forward _root_pre_forward", Refusal("units gather themselves")),
     ),
     "distributed.fsdp._common_utils": (
         "Inner parts of sharded training.",
@@ -269,26 +362,50 @@ INNER = {
     ),
     "distributed.checkpoint.state_dict_loader": (
         "Loading by an inner path.",
-        same("load load_state_dict", From("wisp.distributed.checkpoint")),
+        {**same("load load_state_dict", From("wisp.distributed.checkpoint")), "_load_state_dict": Refusal("call checkpoint.load")},
     ),
     "distributed.checkpoint.state_dict_saver": (
         "Saving by an inner path.",
-        same("save save_state_dict async_save", From("wisp.distributed.checkpoint")),
+        {
+            **same("save save_state_dict async_save", From("wisp.distributed.checkpoint")),
+            "AsyncCheckpointerType": enum.Enum("AsyncCheckpointerType", {"THREAD": "thread", "PROCESS": "process"}),
+            "AsyncSaveResponse": Unused("Not made: async_save returns a future."),
+        },
     ),
     "distributed.algorithms.model_averaging": ("Averages of models over ranks.", {}),
     "distributed.algorithms.model_averaging.averagers": (
         "Averages of models over ranks.",
         same("ModelAverager PeriodicModelAverager", Refusal("average parameters with all_reduce every few steps", is_class=True)),
     ),
+    "distributed._tensor.placement_types": (
+        "Placements by an older path.",
+        {
+            **same("Placement Partial Replicate Shard", From("wisp.distributed.tensor")),
+            "_Partial": From("wisp.distributed.tensor", "Partial"),
+            **same("DTensorSpec TensorMeta", From("wisp.distributed.tensor._dtensor_spec")),
+        },
+    ),
+    "numa": ("Which processors a process runs on.", {}),
+    "numa.binding": (
+        "Which processors a process runs on: it is not chosen here.",
+        {
+            "AffinityMode": enum.Enum("AffinityMode", {name: name.lower() for name in "NODE SOCKET EXCLUSIVE CORE_COMPLEX".split()}),
+            "NumaOptions": Refusal("start the process with numactl", is_class=True),
+            "_maybe_apply_numa_binding_to_current_process": Answer("Nothing to do.", None, "**kwargs"),
+        },
+    ),
     "distributed.pipelining": (
         "`torch.distributed.pipelining`: pipelines over processes, which Wisp does not have.",
-        same("pipeline PipelineStage SplitPoint ScheduleGPipe Schedule1F1B pipe_split Pipe", Refusal(_NO_PIPELINE, is_class=True)),
+        {
+            **same("pipeline PipelineStage ScheduleGPipe Schedule1F1B pipe_split Pipe", Refusal(_NO_PIPELINE, is_class=True)),
+            "SplitPoint": enum.Enum("SplitPoint", "BEGINNING END"),
+        },
     ),
     "distributed.tensor.experimental": (
         "Parts of sharded tensors.",
         {
             "implicit_replication": Answer("A context that changes nothing.", Nothing()),
-            **same("context_parallel local_map", Refusal("not there")),
+            **same("context_parallel local_map register_sharding", Refusal("not there")),
         },
     ),
     "distributed._tensor.experimental": (
@@ -312,6 +429,9 @@ INNER = {
             "annotate": Answer("A context that changes nothing.", Nothing(), "annotation"),
             "has_preserved_node_meta": Answer("False.", False),
             "get_current_meta": Answer("Nothing is kept.", {}),
+            "NodeSource": Unused("Not used."),
+            "NodeSourceAction": enum.Enum("NodeSourceAction", "CREATE REPLACE"),
+            "annotate_fn": _decorator,
             "format_stack": Answer("No lines.", []),
         },
     ),
@@ -321,6 +441,7 @@ INNER = {
     ),
     "cuda._memory_viz": ("Pictures of memory.", {"profile_plot": Refusal("use wisp.viz")}),
     "cuda._utils": ("Numbers of devices.", {"_get_device_index": From("wisp._utils")}),
+    "backends.kleidiai": ("Arm's kernels: they are not used.", {"is_available": Answer("False.", False)}),
     "backends.mha": (
         "Settings of attention.",
         {"get_fastpath_enabled": Answer("True.", True), "set_fastpath_enabled": Answer("Nothing to set.", None, "value")},
@@ -348,7 +469,8 @@ INNER = {
             "load_tests": None,
             "find_free_port": From("wisp.distributed.run", "_free_port"),
             "freeze_rng_state": From("wisp.random", "fork_rng"),
-            "instantiate_parametrized_tests": Refusal("it is a part of PyTorch's harness"),
+            **same("instantiate_parametrized_tests parametrize", From("wisp._compat.testing")),
+            "make_tensor": From("wisp.testing"),
         },
     ),
     "testing._internal.common_cuda": ("What libraries' tests ask about GPUs.", same("TEST_CUDA TEST_MULTIGPU TEST_CUDNN", False)),

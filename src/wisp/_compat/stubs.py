@@ -2,6 +2,7 @@
 
 import collections.abc
 import contextlib
+import enum
 import math
 import re
 import types
@@ -10,6 +11,7 @@ from importlib import import_module
 from wisp._compat.answers import Answer, From, Nothing, Refusal, Unused, same
 from wisp._compat.config import Config
 from wisp._compat.inner import INNER
+from wisp._compat.refused import REFUSED
 
 _NO_DEVICE = {
     "is_available": Answer("False: Wisp runs on the CPU and on CUDA.", False),
@@ -27,6 +29,13 @@ _NO_DEVICE = {
     "is_bf16_supported": Answer("False: there is no such device.", False, "including_emulation=True"),
     **same("set_device get_device_name get_device_properties get_device_capability", Refusal("there is no such device")),
     **same("get_rng_state set_rng_state get_rng_state_all set_rng_state_all", Refusal("there is no such device")),
+    **same("current_allocated_memory driver_allocated_memory recommended_max_memory", Answer("0: there is no such device.", 0)),
+    "set_per_process_memory_fraction": Answer("Nothing to bound.", None, "fraction, device=None"),
+    "is_current_stream_capturing": Answer("False: there is no such device.", False),
+    **same("memory_stats", Answer("Nothing was counted.", None, "device=None", "{}")),
+    "mem_get_info": Answer("No memory, free or not.", (0, 0), "device=None"),
+    **same("current_stream set_stream", Refusal("there is no such device")),
+    **same("Event Stream device", Refusal("there is no such device", is_class=True)),
 }
 _NO_ARCHIVES = "Wisp writes and reads no archives of code: save the state_dict with torch.save and ship the source beside it"
 _NO_CALLS = (
@@ -37,12 +46,14 @@ _NO_SHARDED_SAFETENSORS = (
     "sharded checkpoints are written by FileSystemWriter; a whole model is written as safetensors by the safetensors library or "
     "wisp.utils.safetensors"
 )
+_LAUNCH = "start the ranks with `wisp launch` or torch.multiprocessing.spawn"
 _NO_GRAPHS = "TorchScript has it; none is made here, since scripted code runs as Python."
 
 # module -> its docstring, and its names or its class
 STUBS = {
     "mps": ("`torch.mps` for programs that ask: Wisp has no MPS backend, so nothing is available.", _NO_DEVICE),
     "xpu": ("`torch.xpu` for programs that ask: Wisp has no XPU backend, so nothing is available.", _NO_DEVICE),
+    "mps.event": ("Moments of a device that is not there.", {"Event": Refusal("there is no such device", is_class=True)}),
     "mtia": ("`torch.mtia` for programs that ask: there is no such device.", _NO_DEVICE),
     "package": (
         "`torch.package`: archives of code are not written or read.",
@@ -50,8 +61,10 @@ STUBS = {
             "PackageExporter": Refusal(_NO_ARCHIVES, is_class=True),
             "PackageImporter": Refusal(_NO_ARCHIVES, is_class=True),
             "PackageHeader": Unused("Not available."),
+            "sys_importer": None,
         },
     ),
+    "package.importer": ("The inner module.", {"sys_importer": None}),
     "_six": (
         "Names that programs written for PyTorch 1.x import from here.",
         {
@@ -64,12 +77,29 @@ STUBS = {
             "PY37": True,
         },
     ),
-    "_subclasses": ("Parts of `torch._subclasses` that libraries ask.", {}),
+    "_subclasses": (
+        "Parts of `torch._subclasses` that libraries ask.",
+        same("FakeTensor FakeTensorMode", From("wisp._subclasses.fake_tensor")),
+    ),
     "_subclasses.fake_tensor": (
         "Tensors without data do not exist here.",
-        {"FakeTensor": Unused("No tensor is one."), "is_fake": Answer("False.", False, "x")},
+        {
+            "FakeTensor": Unused("No tensor is one."),
+            "is_fake": Answer("False.", False, "x"),
+            **same("FakeTensorMode FakeTensorConverter", Refusal('make tensors on the device "meta"', is_class=True)),
+            "unset_fake_temporarily": Answer("A context that changes nothing.", Nothing()),
+            "_is_tensor_constructor": Answer("Whether an operator makes tensors of a size.", False, "func"),
+        },
     ),
-    "_inductor": ("Settings of PyTorch's compiler back end that programs change.", {}),
+    "_inductor": (
+        "Settings of PyTorch's compiler back end that programs change.",
+        {
+            "cudagraph_mark_step_begin": Answer("Nothing to mark.", None),
+            "list_mode_options": Answer("No options.", None, "mode=None, dynamic=None", "{}"),
+            "list_options": Answer("No options.", None, "", "[]"),
+            **same("aoti_compile_and_package aoti_load_package compile standalone_compile", Refusal("call torch.compile")),
+        },
+    ),
     "_inductor.config": ("Settings that are remembered, and without effect.", Config),
     "_dynamo": (
         "Names of PyTorch's compiler front end that programs touch.",
@@ -85,6 +115,9 @@ STUBS = {
             "mark_static": Answer("Nothing to mark.", None, "t, index=None"),
             "mark_static_address": Answer("Nothing to mark.", None, "t, guard=True"),
             "is_dynamo_supported": Answer("False: nothing is traced.", False),
+            **same("disallow_in_graph nonstrict_trace forbid_in_graph", Answer("The function itself.", None, "fn", "fn")),
+            "override_optimization_hint": Answer("A context that changes nothing.", Nothing(), "*args"),
+            **same("export lookup_backend", Refusal("use torch.export.export, or torch.compile")),
         },
     ),
     "_dynamo.config": ("Settings that are remembered, and without effect.", Config),
@@ -94,7 +127,11 @@ STUBS = {
     ),
     "_dynamo.exc": (
         "Errors of PyTorch's compiler; none is raised.",
-        same("TorchDynamoException BackendCompilerFailed Unsupported", Unused("Not raised.", RuntimeError)),
+        same(
+            "TorchDynamoException BackendCompilerFailed Unsupported InternalTorchDynamoError UserError TensorifyScalarRestartAnalysis "
+            "TorchRuntimeError",
+            Unused("Not raised.", RuntimeError),
+        ),
     ),
     "_dynamo._trace_wrapped_higher_order_op": (
         "A context of PyTorch's compiler in which x[tensor] is traced; here indexing with tensors works anyway, in `vmap` too.",
@@ -116,7 +153,17 @@ STUBS = {
             "_get_privateuse1_backend_name": Answer("The name of a device that nobody defined.", "privateuseone"),
             "_cuda_isInBadFork": Answer("False: GPUs are found on first use.", False),
             "PyTorchFileReader": Refusal("use torch.load, which reads PyTorch's archives", is_class=True),
-            **same("Graph Value ListType ScriptModule ScriptFunction FunctionSchema", Unused(_NO_GRAPHS)),
+            **same("Graph Value Node ListType ScriptModule ScriptMethod ScriptFunction ScriptObject FunctionSchema", Unused(_NO_GRAPHS)),
+            "ErrorReport": Unused("Not raised.", Exception),
+            "_is_tracing": Answer("False: nothing is traced.", False),
+            "_dispatch_has_kernel_for_dispatch_key": Answer("False: there is no dispatcher.", False, "name, key"),
+            "_dispatch_dump": Answer("Nothing: there is no dispatcher.", "", "name"),
+            "_jit_get_operation": Refusal("call the operator of torch.ops"),
+            "_get_cudnn_enabled": Answer("Whether cuDNN is used.", True),
+            "_set_math_sdp_allow_fp16_bf16_reduction": Answer("Nothing to set.", None, "mode"),
+            "_debug_only_display_vmap_fallback_warnings": Answer("Nothing to show.", None, "on"),
+            "_show_config": From("wisp.__config__", "show"),
+            "Tag": From("wisp._compat.helpers"),
             "_is_alias_of": Answer("Whether two tensors view one memory.", None, "a, b", "a.untyped_storage() == b.untyped_storage()"),
             "_is_torch_function_enabled": Answer("True.", True),
             "_unset_dispatch_mode": Answer("None: there are no such modes.", None, "mode"),
@@ -149,6 +196,10 @@ STUBS = {
             "profile": Answer("A context that changes nothing.", Nothing()),
         },
     ),
+    "cuda.amp.common": (
+        "What GPUs can do.",
+        {"amp_definitely_not_available": Answer("Whether there is no GPU.", None, "", "not __import__('wisp').cuda.is_available()")},
+    ),
     "cuda.amp.grad_scaler": (
         "The scaler under the name of its module.",
         {"GradScaler": From("wisp.cuda.amp"), "OptState": From("wisp.amp.grad_scaler")},
@@ -177,6 +228,12 @@ STUBS = {
             **same("is_symbolic has_free_symbols", Answer("False.", False, "value")),
             **same("free_symbols free_unbacked_symbols", set),
             "ShapeEnv": Unused("What is known of sizes: all."),
+            **same("GuardOnDataDependentSymNode ConstraintViolationError", Unused("Not raised.", RuntimeError)),
+            **same(
+                "DivideByKey RelaxedUnspecConstraint StatelessSymbolicContext StrictMinMaxConstraint SymbolicContext", Unused("Not used.")
+            ),
+            "DimDynamic": enum.Enum("DimDynamic", "DYNAMIC DUCK STATIC UNBACKED INFER_STRIDE"),
+            "optimization_hint": Answer("The number.", None, "value, fallback=None", "int(value)"),
         },
     ),
     "multiprocessing.reductions": (
@@ -188,7 +245,7 @@ STUBS = {
     ),
     "utils.model_zoo": (
         "The old place of `wisp.hub.load_state_dict_from_url`.",
-        {"load_url": From("wisp.hub", "load_state_dict_from_url")},
+        {"load_url": From("wisp.hub", "load_state_dict_from_url"), "tqdm": From("wisp._compat.helpers")},
     ),
     "utils.data._utils.pin_memory": ("Pinned memory, by PyTorch's path.", {"pin_memory": From("wisp.utils.data.dataloader", "_pinned")}),
     "utils.data._utils.collate": (
@@ -218,6 +275,8 @@ STUBS = {
             "_all_gather": Refusal(_NO_CALLS),
             "_require_initialized": Answer("A function that refuses.", Refusal(_NO_CALLS).make("api", "wisp.distributed.rpc"), "function"),
             "_is_current_rpc_agent_set": Answer("False.", False),
+            "_barrier": Refusal(_NO_CALLS),
+            "UNSET_RPC_TIMEOUT": -1.0,
         },
     ),
     "distributed.checkpoint.hf_storage": (
@@ -226,16 +285,25 @@ STUBS = {
     ),
     "distributed._composable": ("Older paths of `fully_shard` and `checkpoint`.", {}),
     "distributed.elastic": ("What programs written for torchrun import.", {}),
-    "distributed.elastic.multiprocessing": ("What programs written for torchrun import.", {}),
+    "distributed.elastic.multiprocessing": (
+        "What programs written for torchrun import.",
+        {"Std": enum.Flag("Std", {"NONE": 0, "OUT": 1, "ERR": 2, "ALL": 3}), **same("start_processes", Refusal(_LAUNCH))},
+    ),
+    "distributed.launcher": (
+        "How programs start ranks themselves.",
+        same("LaunchConfig elastic_launch", From("wisp.distributed.launcher.api")),
+    ),
+    "distributed.launcher.api": ("The inner module.", same("LaunchConfig elastic_launch launch_agent", Refusal(_LAUNCH, is_class=True))),
     "distributed.elastic.multiprocessing.errors": (
         "The decorator with which programs for torchrun mark their main function.",
         {
+            "ChildFailedError": Unused("Not raised: `wisp launch` ends with the status of the rank that failed.", Exception),
             "record": Answer(
                 "The function itself: `wisp launch` shows the first failing rank's traceback without help.",
                 None,
                 "fn, error_handler=None",
                 "fn",
-            )
+            ),
         },
     ),
     "vision.ops.misc": (
@@ -259,6 +327,8 @@ PATHS = {
     "distributed.constants": "distributed",
     "jit._script": "jit",
     "jit._trace": "jit",
+    **{f"ao.quantization.{name}": "ao.quantization" for name in "fake_quantize observer qconfig stubs quantize fuse_modules".split()},
+    "jit.quantized": "ao.nn.quantized.dynamic",
     "nn.parallel.comm": "nn.parallel.scatter_gather",
     "nn.parallel.parallel_apply": "nn.parallel.scatter_gather",
     "nn.parallel.replicate": "nn.parallel.scatter_gather",
@@ -266,6 +336,7 @@ PATHS = {
     "vision.models.segmentation.deeplabv3": "vision.models.segmentation",
     "vision.models.segmentation.fcn": "vision.models.segmentation",
 }
+STUBS.update(REFUSED)
 STUBS.update(INNER)
 STUBS.update({path: (f"Another path of `wisp.{home}`.", f"wisp.{home}") for path, home in PATHS.items()})
 

@@ -1,5 +1,7 @@
 """What tests of libraries take from PyTorch's harness: a TestCase whose assertEqual compares tensors."""
 
+import functools
+import re
 import unittest
 
 import numpy
@@ -39,3 +41,27 @@ class TestCase(unittest.TestCase):
             )
         else:
             super().assertEqual(x, y, msg)
+
+
+def parametrize(names, values, name_fn=None):
+    """Decorate a test that is to run once for each of the values (see `instantiate_parametrized_tests`)."""
+    names = [name.strip() for name in names.split(",")]
+
+    def decorate(test):
+        rows = [row if len(names) > 1 else (row,) for row in values]
+        test._cases = [{**dict(zip(names, row)), **rest} for row in rows for rest in getattr(test, "_cases", [{}])]
+        return test
+
+    return decorate
+
+
+def instantiate_parametrized_tests(cls):
+    """Give a class one test for each set of values of those that are parametrized."""
+    for name, test in list(vars(cls).items()):
+        if hasattr(test, "_cases"):
+            delattr(cls, name)
+            for case in test._cases:
+                text = "_".join(f"{key}_{getattr(value, '__name__', value)}" for key, value in case.items())
+                one = functools.partialmethod(test, **case)
+                setattr(cls, re.sub(r"\W", "_", f"{name}_{text}"), one)
+    return cls

@@ -174,13 +174,25 @@ def _check_type(cond, message=None):
     _check_with(TypeError, cond, message)
 
 
+def _check_is_size(i, message=None, *, max=None):
+    """Raise RuntimeError unless a number can be a size."""
+    _check(i >= 0, message)
+    if max is not None:
+        _check(i <= max, message)
+
+
 def _check_tensor_all(cond, message=None):
     """Raise RuntimeError unless every element holds."""
+    _check_tensor_all_with(RuntimeError, cond, message)
+
+
+def _check_tensor_all_with(error_type, cond, message=None):
+    """Raise an error of that type unless every element holds."""
     if not isinstance(cond, _core.Tensor):
         raise TypeError(f"cond must be a tensor, but got {type(cond)}")
     if cond.dtype != _core.bool:
         raise TypeError(f"cond tensor must have dtype torch.bool, but got {cond.dtype}")
-    _check_with(RuntimeError, bool(cond.all().item()), message)
+    _check_with(error_type, bool(cond.all().item()), message)
 
 
 def to_padded_tensor(self, padding, output_size=None):
@@ -188,7 +200,17 @@ def to_padded_tensor(self, padding, output_size=None):
     raise NotImplementedError("to_padded_tensor: the tensor is not nested; make one with torch.nested.nested_tensor or as_nested_tensor")
 
 
-FUNCTIONS = [_assert, _check, _check_with, _check_index, _check_value, _check_type, _check_tensor_all]
+FUNCTIONS = [
+    _assert,
+    _check,
+    _check_with,
+    _check_index,
+    _check_value,
+    _check_type,
+    _check_is_size,
+    _check_tensor_all,
+    _check_tensor_all_with,
+]
 METHODS = [
     untyped_storage,
     _storage_method,

@@ -182,6 +182,36 @@ def _amp_foreach_non_finite_check_and_unscale_(self, found_inf, inv_scale):
         gradient.mul_(inv_scale.to(gradient.dtype))
 
 
+def _amp_update_scale_(self, growth_tracker, found_inf, scale_growth_factor, scale_backoff_factor, growth_interval):
+    """Lower the scale of a loss after a step that was infinite, raise it after so many that were not."""
+    if bool(found_inf):
+        self.mul_(scale_backoff_factor)
+        growth_tracker.fill_(0)
+    else:
+        growth_tracker.add_(1)
+        if int(growth_tracker) == growth_interval:
+            grown = self * scale_growth_factor
+            if bool(grown.isfinite()):
+                self.copy_(grown)
+            growth_tracker.fill_(0)
+    return self
+
+
+def _grouped_mm(self, mat2, offs=None, bias=None, out_dtype=None):
+    """Products of groups of rows (see `nn.functional.grouped_mm`)."""
+    return wisp.nn.functional.grouped_mm(self, mat2, offs=offs, bias=bias, out_dtype=out_dtype)
+
+
+def _cast_Long(input, non_blocking=False):
+    """The tensor as int64."""
+    return input.long()
+
+
+def _has_compatible_shallow_copy_type(input, from_):
+    """Whether one tensor may take the place of another: True, where both have memory."""
+    return input.layout == from_.layout
+
+
 def _gates(input, hx, w_ih, w_hh, b_ih, b_hh):
     linear = wisp.nn.functional.linear
     return linear(input, w_ih, b_ih), linear(hx, w_hh, b_hh)
@@ -265,6 +295,10 @@ FUNCTIONS = [
     _addmm_activation,
     _assert_async,
     _amp_foreach_non_finite_check_and_unscale_,
+    _amp_update_scale_,
+    _cast_Long,
+    _grouped_mm,
+    _has_compatible_shallow_copy_type,
     lstm_cell,
     gru_cell,
     rnn_tanh_cell,

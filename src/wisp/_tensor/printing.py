@@ -217,9 +217,14 @@ def tensor_str(tensor, contents=None):
     elif tensor.requires_grad:
         suffixes.append("requires_grad=True")
 
-    text += body
+    text = _add_suffixes(text + body, suffixes, indent, sparse)
+    return f"Parameter({text})" if parameter and not plain else text
+
+
+def _add_suffixes(tensor_str, suffixes, indent, force_newline):
+    """The text with suffixes behind it, broken where a line would be too long."""
+    text, new_line = tensor_str, force_newline
     column = len(text) - text.rfind("\n") + 1
-    new_line = sparse
     for suffix in suffixes:
         if new_line or column + len(suffix) + 2 > PRINT_OPTS.linewidth:
             text += ",\n" + " " * indent + suffix
@@ -227,8 +232,7 @@ def tensor_str(tensor, contents=None):
         else:
             text += ", " + suffix
             column += len(suffix) + 2
-    text += ")"
-    return f"Parameter({text})" if parameter and not plain else text
+    return text + ")"
 
 
 def _tensor_str(self, indent):
@@ -238,3 +242,6 @@ def _tensor_str(self, indent):
 
 def _str(self, *, tensor_contents=None):
     return tensor_str(self, tensor_contents)
+
+
+_str_intern = _str

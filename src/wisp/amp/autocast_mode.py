@@ -165,6 +165,9 @@ class autocast:
         return decorated
 
 
+_cast = cast
+
+
 def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
     """Decorate a Function's `forward`: it runs in the autocast state of the call, or with its inputs cast and
     autocast off.

@@ -51,6 +51,21 @@ def is_initialized():
     return is_available() and _used
 
 
+def _lazy_call(callable, **options):
+    """Call a function once CUDA is there, which is now."""
+    if is_available():
+        callable()
+
+
+def _lazy_init():
+    """Start CUDA now."""
+    init()
+
+
+def _sleep(cycles):
+    """Let the device be busy: it is not."""
+
+
 def _index(device=None):
     """The number of a device given as such, as a name or as None, which is the current one."""
     if device is None:
@@ -294,6 +309,8 @@ from wisp.cuda import amp, nccl, nvtx, profiler  # noqa: E402, F401
 
 def __getattr__(name):
     """The older constructors: `wisp.cuda.FloatTensor(2, 3)`; the generators of all devices, which are one."""
+    if name == "_initialized":
+        return is_initialized()
     if name == "default_generators":
         return (_wisp.default_generator,) * device_count()
     if name.endswith("Tensor"):

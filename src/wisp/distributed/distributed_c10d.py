@@ -14,7 +14,24 @@ def _get_default_group():
     return distributed.group.WORLD
 
 
+def _get_global_rank(group, rank):
+    import wisp.distributed as distributed
+
+    return distributed.get_global_rank(group, rank)
+
+
+def _rank_not_in_group(group):
+    import wisp.distributed as distributed
+
+    return group is not None and distributed.get_rank(group) < 0
+
+
 def __getattr__(name):
     import wisp.distributed as distributed
 
     return getattr(distributed, name)
+
+
+def _resolve_process_group(group_name):
+    """The group of a name: the one of all ranks, unless a group is given itself."""
+    return group_name if not isinstance(group_name, str) else _get_default_group()

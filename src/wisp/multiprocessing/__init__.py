@@ -140,3 +140,13 @@ __all__ = [
 ]
 
 _reference.attach(__name__, globals())
+
+
+def _set_thread_name(name):
+    """Nothing: threads are named where they are made."""
+
+
+def _get_thread_name():
+    import threading
+
+    return threading.current_thread().name

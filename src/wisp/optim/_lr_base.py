@@ -168,3 +168,22 @@ class _Composite:
                     f"{name} expects all schedulers to belong to the same optimizer, but got scheduler {type(scheduler).__name__} at "
                     f"index {i} has {scheduler.optimizer}, which is different from {type(optimizer).__name__}."
                 )
+
+
+class _enable_get_lr_call:
+    """A context in which `get_lr` may be called without a warning."""
+
+    def __init__(self, o):
+        self.o = o
+
+    def __enter__(self):
+        self.o._get_lr_called_within_step = True
+        return self
+
+    def __exit__(self, *details):
+        self.o._get_lr_called_within_step = False
+
+
+def _warn_get_lr_called_within_step(lr_scheduler):
+    """Warn if `get_lr` is called by a program instead of by `step`."""
+    lr_scheduler._warn_outside_step()

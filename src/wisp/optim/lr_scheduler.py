@@ -5,7 +5,16 @@ from bisect import bisect_right
 from collections import Counter
 
 from wisp import _reference
-from wisp.optim._lr_base import EPOCH_DEPRECATION_WARNING, LRScheduler, _Composite, _function_state, _set_value, _values  # noqa: F401
+from wisp.optim._lr_base import (  # noqa: F401
+    EPOCH_DEPRECATION_WARNING,
+    LRScheduler,
+    _Composite,
+    _enable_get_lr_call,
+    _function_state,
+    _set_value,
+    _values,
+    _warn_get_lr_called_within_step,
+)
 from wisp.optim._lr_cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR, ReduceLROnPlateau  # noqa: F401
 
 __all__ = """

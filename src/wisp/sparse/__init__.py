@@ -419,13 +419,18 @@ def _old_constructor(dtype, name):
     return construct
 
 
-FloatTensor, DoubleTensor, LongTensor, IntTensor = (
+FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor, LongTensor, IntTensor, ShortTensor, CharTensor, ByteTensor = (
     _old_constructor(dtype, name)
     for dtype, name in (
         (wisp.float32, "FloatTensor"),
         (wisp.float64, "DoubleTensor"),
+        (wisp.float16, "HalfTensor"),
+        (wisp.bfloat16, "BFloat16Tensor"),
         (wisp.int64, "LongTensor"),
         (wisp.int32, "IntTensor"),
+        (wisp.int16, "ShortTensor"),
+        (wisp.int8, "CharTensor"),
+        (wisp.uint8, "ByteTensor"),
     )
 )
 

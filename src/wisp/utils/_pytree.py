@@ -664,3 +664,8 @@ def tree_map_with_path(func, tree, *rests, is_leaf=None):
     pairs, spec = tree_flatten_with_path(tree, is_leaf)
     others = [_flatten_up_to(spec, rest) for rest in rests]
     return tree_unflatten([func(path, leaf, *more) for (path, leaf), *more in zip(pairs, *others)], spec)
+
+
+def arg_tree_leaves(*args, **kwargs):
+    """The leaves of the arguments of a call."""
+    return [leaf for tree in (*args, *kwargs.values()) for leaf in tree_leaves(tree)]

@@ -468,6 +468,19 @@ class DefaultDeviceType:
         return DefaultDeviceType._type
 
 
+def detach_variable(inputs):
+    """The inputs, those that are tensors without their history."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type:  {type(inputs).__name__}")
+    return tuple(i.detach().requires_grad_(i.requires_grad) if isinstance(i, wisp.Tensor) else i for i in inputs)
+
+
+def check_backward_validity(inputs):
+    """Warn if no input requires a gradient: a reentrant checkpoint gives none then."""
+    if not any(isinstance(i, wisp.Tensor) and i.requires_grad for i in inputs):
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=2)
+
+
 class CheckpointFunction(Function):
     """The other way: run without recording, and record a second run within backward."""
 

@@ -245,7 +245,9 @@ class _Namespace(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         if self._namespace in ("aten", "prims"):
-            function = _function(name) or _absent(name)  # libraries keep tables of operators that they may never call
+            function = _function(name) or _absent(self._namespace, name)  # libraries keep tables of operators that they may never call
+        elif self._namespace in _KNOWN:
+            function = _function_of(self._namespace, name) or _absent(self._namespace, name)
         elif self._namespace == "profiler":
             function = _function_of_profiler(name)
         else:
@@ -257,11 +259,26 @@ class _Namespace(types.ModuleType):
         return packet
 
 
-def _absent(name):
+# further namespaces of PyTorch's own
+_KNOWN = set("_c10d_functional c10d c10d_functional higher_order mkldnn onednn prim quantized_decomposed symm_mem".split())
+
+
+def _absent(namespace, name):
     def absent(*args, **kwargs):
-        raise NotImplementedError(f"torch.ops.aten.{name}: Wisp has no such operator")
+        raise NotImplementedError(f"torch.ops.{namespace}.{name}: Wisp has no such operator")
 
     return absent
+
+
+def _function_of(namespace, name):
+    """Collectives that return new tensors, and operators that take functions; nothing of the other namespaces."""
+    home = {"_c10d_functional": "wisp.distributed._functional_collectives", "higher_order": "wisp._higher_order_ops"}.get(namespace)
+    if home is None:
+        return None
+    import importlib
+
+    names = {"all_gather_into_tensor": None, "map_impl": "map"}
+    return getattr(importlib.import_module(home), names.get(name, name) or "", None)
 
 
 def _function_of_profiler(name):

@@ -14,6 +14,28 @@ def _unflatten_dense_tensors(flat, tensors):
     return tuple(part.reshape(tensor.shape) for part, tensor in zip(parts, tensors))
 
 
+def _take_tensors(tensors, size_limit):
+    """The tensors in lists of one type and of at most so many bytes."""
+    waiting = {}
+    for tensor in tensors:
+        kept = waiting.setdefault((tensor.type(), tensor.layout), [])
+        if kept and sum(t.nbytes for t in kept) + tensor.nbytes > size_limit:
+            yield kept[:]
+            kept.clear()
+        kept.append(tensor)
+    yield from (kept for kept in waiting.values() if kept)
+
+
+def _set_obj_state(obj, state):
+    """Give an object the attributes that were pickled: a dict, or a pair of one and of slots."""
+    attributes, slots = state if isinstance(state, tuple) else (state, None)
+    if attributes:
+        vars(obj).update(attributes)
+    for name, value in (slots or {}).items():
+        setattr(obj, name, value)
+    return obj
+
+
 def _rebuild_parameter(data, requires_grad, backward_hooks):
     """What a pickled parameter is made by."""
     return wisp.nn.Parameter(data, requires_grad)

@@ -24,6 +24,10 @@ from wisp import (  # noqa: F401
 )
 from wisp.nn import functional as F  # noqa: F401
 
+__all__ = """
+    atleast_1d atleast_2d atleast_3d broadcast_shapes broadcast_tensors cartesian_prod block_diag cdist chain_matmul einsum
+    istft lu norm meshgrid pca_lowrank split stft svd_lowrank tensordot unique unique_consecutive unravel_index""".split()
+
 
 def __getattr__(name):
     if name.startswith("_") or not hasattr(wisp, name):

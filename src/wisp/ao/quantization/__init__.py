@@ -54,8 +54,29 @@ class ObserverBase(nn.Module):
     """What would look at values to choose their scale; programs compare with it."""
 
 
+class UniformQuantizationObserverBase(ObserverBase):
+    """One with equal steps."""
+
+
+class AffineQuantizedObserverBase(ObserverBase):
+    """One for blocks of values."""
+
+
 class FakeQuantizeBase(nn.Module):
     """What would round values as quantization does; programs compare with it."""
+
+
+class FakeQuantize(FakeQuantizeBase):
+    """One by a scale."""
+
+
+default_placeholder_observer = ObserverBase
+QConfigAny = QConfig | None
+
+
+def qconfig_equals(q1, q2):
+    """Whether two descriptions are the same."""
+    return q1 is q2 or (q1 is not None and q2 is not None and (q1.activation, q1.weight) == (q2.activation, q2.weight))
 
 
 class QuantStub(nn.Module):

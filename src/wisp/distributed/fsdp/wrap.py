@@ -108,3 +108,8 @@ def enable_wrap(*, wrapper_cls, **wrapper_kwargs):
 def wrap(module, **overrides):
     """The module in the wrapper of the surrounding `enable_wrap`; outside of one, the module."""
     return _wrapping[-1](module, **overrides) if _wrapping else module
+
+
+def _or_policy(module, recurse, nonwrapped_numel, policies):
+    """Whether one of several policies wraps a module."""
+    return any(policy(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel) for policy in policies)

@@ -34,3 +34,22 @@ def sdpa_kernel(backends, set_priority=False):
 
 
 _reference.attach(__name__, globals())
+
+
+def list_flash_attention_impls():
+    """No names: there is one implementation."""
+    return []
+
+
+def current_flash_attention_impl():
+    """None: there is one implementation."""
+    return None
+
+
+def activate_flash_attention_impl(impl):
+    """Refused: there is one implementation."""
+    raise ValueError(f"activate_flash_attention_impl: Wisp has one implementation of attention, and no {impl!r}")
+
+
+def restore_flash_attention_impl(_raise_warn=True):
+    """Nothing to restore."""

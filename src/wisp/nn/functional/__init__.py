@@ -20,6 +20,7 @@ _HOMES = {
     "_jit_internal": "BroadcastingList1 BroadcastingList2 BroadcastingList3 boolean_dispatch",
     "nn": "grad",
     "_composites.rare": "conv_tbc grouped_mm native_channel_shuffle",
+    "nn.functional._scaled": "ScalingType SwizzleType scaled_grouped_mm scaled_mm",
 }
 _LAZY = {name: home for home, names in _HOMES.items() for name in names.split()}
 

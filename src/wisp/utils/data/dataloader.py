@@ -14,9 +14,10 @@ from wisp.utils.data._collate import default_collate, default_convert
 from wisp.utils.data._fetch import collated_fetch, make_fetch, stream_batches
 from wisp.utils.data._seeding import Seeds
 from wisp.utils.data._worker_info import get_worker_info
-from wisp.utils.data.dataset import IterableDataset
+from wisp.utils.data.dataset import Dataset, IterableDataset  # noqa: F401
 from wisp.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler, new_seed
 
+T_co = typing.TypeVar("T_co", covariant=True)
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
 _FIXED = ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers")

@@ -13,12 +13,19 @@ def renamed(function, signature, **names):
 
 
 def signature_of(operator):
+    """What `inspect.signature` finds."""
+    if operator.__module__ != "wisp.nn.functional":  # elsewhere PyTorch has built-in functions too
+        raise AttributeError("__signature__")
+    return documented(operator)
+
+
+def documented(operator):
     """The first line of a function's documentation as an `inspect.Signature`."""
     import ast
     import inspect
 
     line = (operator.__doc__ or "").partition("\n")[0].partition(" -> ")[0].replace("*size, *,", "*size,")
-    if operator.__module__ != "wisp.nn.functional" or "(" not in line:  # elsewhere PyTorch has built-in functions too
+    if "(" not in line:
         raise AttributeError("__signature__")
     try:
         parsed = ast.parse(f"def f{line[line.index('(') :]}: pass").body[0].args

@@ -20,6 +20,7 @@ __all__ = [
     "get_default_nowrap_functions",
     "get_ignored_functions",
     "get_overridable_functions",
+    "get_testing_overrides",
     "handle_torch_function",
     "has_torch_function",
     "has_torch_function_unary",
@@ -451,12 +452,18 @@ def get_ignored_functions():
     """Functions that cannot be answered by `__torch_function__`: those that take no tensors."""
     import wisp
 
-    return {wisp.set_default_dtype, wisp.get_default_dtype, wisp.is_tensor, wisp.manual_seed, wisp.typename, wisp.set_num_threads}
+    plain = {wisp.set_default_dtype, wisp.get_default_dtype, wisp.is_tensor, wisp.manual_seed, wisp.typename, wisp.set_num_threads}
+    return plain | {f for functions in _operators().values() for f in functions if not _takes_tensors(f)}
+
+
+def _takes_tensors(operator):
+    """Whether an operator has another argument than `out` that is a tensor."""
+    given = " ".join(operator._signatures).replace("Tensor? out", "").replace("Tensor out", "")
+    return any(word in given for word in ("Tensor", "Operand"))
 
 
 @functools.lru_cache(None)
-def get_overridable_functions():
-    """The functions and methods that the core hands over, by the place where they are found."""
+def _operators():
     import wisp
 
     kinds = (type(wisp.add), type(_core.Tensor.add))
@@ -464,6 +471,40 @@ def get_overridable_functions():
     return {
         place: [value for name, value in vars(place).items() if isinstance(value, kinds) and not name.startswith("_")] for place in places
     }
+
+
+@functools.lru_cache(None)
+def get_overridable_functions():
+    """The functions and methods that the core hands over, by the place where they are found."""
+    return {place: [f for f in functions if _takes_tensors(f)] for place, functions in _operators().items()}
+
+
+@functools.lru_cache(None)
+def get_testing_overrides():
+    """For each function that can be answered one with its parameters that returns -1: for tests of classes that answer them all.
+
+    >>> import wisp
+    >>> wisp.overrides.get_testing_overrides()[wisp.add](wisp.ones(1), 2)
+    -1
+    """
+    return {f: _answer(f, place is _core.Tensor) for place, functions in get_overridable_functions().items() for f in functions}
+
+
+def _answer(function, method):
+    from wisp._signatures import documented
+
+    def answer(*args, **kwargs):
+        return -1
+
+    try:
+        signature = documented(function)
+    except AttributeError:
+        return answer
+    if method:
+        own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        signature = signature.replace(parameters=[own, *signature.parameters.values()])
+    answer.__signature__ = signature
+    return answer
 
 
 def resolve_name(f):

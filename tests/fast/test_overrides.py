@@ -1,6 +1,7 @@
 """__torch_function__: subclasses of Tensor, objects that are no tensors, and modes."""
 
 import copy
+import inspect
 
 import pytest
 
@@ -117,3 +118,11 @@ def test_dispatch_modes_see_a_programs_operators_and_do_not_ask_for_ever():
         assert x[None].shape == (1, 3) and wisp.einsum("i,i->", x, x) == 3
         halved(x)
     assert "wisp_tests.halved.default" in Seen.names
+
+
+def test_every_overridable_function_has_an_answer_of_its_parameters():
+    answers = wisp.overrides.get_testing_overrides()
+    functions = [f for found in wisp.overrides.get_overridable_functions().values() for f in found]
+    assert set(functions) == set(answers) and not set(functions) & wisp.overrides.get_ignored_functions()
+    assert wisp.zeros in wisp.overrides.get_ignored_functions() and wisp.add in functions
+    assert list(inspect.signature(answers[wisp.Tensor.sum]).parameters) == ["self", "dim", "keepdim", "dtype"]

@@ -1,10 +1,13 @@
 """What the harness needs of PyTorch's build-only internals, set on Wisp's modules only where they lack it."""
 
+import ast
 import contextlib
 import dis
 import enum
+import functools
 import importlib
 import os
+import re
 import sys
 import types
 
@@ -307,6 +310,26 @@ def _torchbind(module):
     module.load_torchbind_test_lib = load_torchbind_test_lib
 
 
+def _annotated(module):
+    """The arguments of PyTorch's operators, of those that Wisp has; the list is in the wheel."""
+    import torch
+
+    module.annotated_args = {}
+    with open(os.path.join(ptshim.WHEEL, "torch", "testing", "_internal", "generated", "annotated_fn_args.py")) as lines:
+        for line in lines:
+            found = re.match(r"    torch\.([\w.]+): (\[.*\]),$", line)
+            if found is None:
+                continue
+            try:
+                function = functools.reduce(getattr, found[1].split("."), torch)
+            except Exception:
+                continue
+            if found[1].endswith(getattr(function, "__name__", "?")) and not isinstance(function, ptshim.Stub):
+                module.annotated_args.setdefault(function, ast.literal_eval(found[2]))
+
+
+ptshim.OVERLAY["torch.testing._internal.generated"] = lambda module: None
+ptshim.OVERLAY["torch.testing._internal.generated.annotated_fn_args"] = _annotated
 ptshim.AFTER["torch.testing._internal.common_utils"] = _common_utils
 ptshim.OVERLAY["torch.testing._internal.torchbind_impls"] = _torchbind
 ptshim.AFTER["torch.testing._internal.common_device_type"] = _device_type

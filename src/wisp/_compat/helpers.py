@@ -45,16 +45,43 @@ class OrderedSet(dict):
 
 
 class StreamWrapper:
-    """A file that a pipe hands on."""
+    """A file that a pipe hands on, closed when nobody holds it any more."""
+
+    closed = False
 
     def __init__(self, file_obj, parent_stream=None, name=None):
         self.file_obj, self.parent_stream, self.name = file_obj, parent_stream, name
 
     def __getattr__(self, name):
-        return getattr(self.file_obj, name)
+        return getattr(self.__dict__["file_obj"], name)
+
+    def __dir__(self):
+        return sorted({*vars(self), *dir(type(self)), *dir(self.file_obj)})
 
     def __iter__(self):
         yield from self.file_obj
+
+    def __next__(self):
+        return next(self.file_obj)
+
+    def close(self, *args, **kwargs):
+        """Close the file."""
+        if not self.closed:
+            self.closed = True
+            self.file_obj.close(*args, **kwargs)
+
+    def __del__(self):
+        if "file_obj" in self.__dict__ and hasattr(self.file_obj, "close"):
+            self.close()
+
+    def __getstate__(self):
+        return self.__dict__
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+
+    def __repr__(self):
+        return f"StreamWrapper<{self.file_obj!r}>" if self.name is None else f"StreamWrapper<{self.name},{self.file_obj!r}>"
 
 
 def make_contiguous_strides_for(shape, row_major=True):

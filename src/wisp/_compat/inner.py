@@ -312,7 +312,7 @@ INNER = {
             "apply_sharding": From("wisp.utils.data.datapipes.datapipe", "apply_sharding"),
             "apply_shuffle_seed": From("wisp.utils.data.datapipes.datapipe", "apply_shuffle_seed"),
             "apply_random_seed": From("wisp.utils.data.datapipes.datapipe", "apply_shuffle_seed"),
-            "get_all_graph_pipes": Answer("The pipes of a graph.", None, "graph", "[pipe for pipe, _ in graph.values()]"),
+            "get_all_graph_pipes": From("wisp.utils.data.datapipes.datapipe", "get_all_graph_pipes"),
         },
     ),
     "utils.data.datapipes.iter.combinatorics": (
@@ -327,7 +327,12 @@ INNER = {
         {
             "ShardingFilterIterDataPipe": From("wisp.utils.data.datapipes.iter", "ShardingFilter"),
             "BatcherIterDataPipe": From("wisp.utils.data.datapipes.iter", "Batcher"),
+            "SHARDING_PRIORITIES": From("wisp.utils.data.datapipes.datapipe", "SHARDING_PRIORITIES"),
         },
+    ),
+    "utils.data.datapipes.iter.sharding": (
+        "Pipes by an inner path.",
+        same("SHARDING_PRIORITIES", From("wisp.utils.data.datapipes.datapipe")),
     ),
     "utils.data.datapipes._typing": ("Types of pipes.", {"DataPipe": typing.Any}),
     "distributed.rendezvous": ("How ranks meet.", {"rendezvous": Refusal(_NO_GROUP), "register_rendezvous_handler": Refusal(_NO_GROUP)}),

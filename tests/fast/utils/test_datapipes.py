@@ -128,3 +128,43 @@ def test_pickles_and_errors():
     assert list(Any()) == [1]
     with guaranteed_datapipes_determinism(), pytest.raises(TypeError, match="non-deterministic"):
         Any()
+
+
+def test_a_stream_has_one_iterator():
+    pipe = count(4)
+    first = iter(pipe)
+    assert next(first) == 0 and list(pipe) == [0, 1, 2, 3]
+    with pytest.raises(RuntimeError, match="has been invalidated"):
+        next(first)
+    one, two = pipe.fork(2)
+    assert list(one) == list(two) == [0, 1, 2, 3] and list(one) == [0, 1, 2, 3]
+    with pytest.warns(UserWarning, match="not exhausted"):
+        next(iter(one))
+
+
+def test_steps_refuse_what_cannot_work():
+    pipe = count(3)
+    with pytest.raises(TypeError, match="IterDataPipe"):
+        pipe.zip([1, 2])
+    with pytest.raises(ValueError, match="2 non-default"):
+        pipe.map(divmod_like, input_col=0)
+    with pytest.raises(TypeError, match="valid length"):
+        len(pipe.filter(bool).batch(2))
+    with pytest.warns(UserWarning, match="Lambda function"):
+        pipe.map(lambda x: x)
+
+
+def divmod_like(a, b):
+    return a // b, a % b
+
+
+def test_shares_of_ranks_and_workers():
+    from wisp.utils.data.datapipes.datapipe import SHARDING_PRIORITIES, apply_sharding, get_all_graph_pipes, traverse
+
+    pipe = count(12).sharding_filter()
+    pipe.apply_sharding(2, 1, SHARDING_PRIORITIES.DISTRIBUTED)
+    pipe.apply_sharding(3, 0, SHARDING_PRIORITIES.MULTIPROCESSING)
+    assert list(pipe) == [3, 9] and len(pipe) == 2
+    assert len(get_all_graph_pipes(traverse(pipe.batch(2)))) == 3
+    with pytest.raises(RuntimeError, match="twice"):
+        apply_sharding(count(3).sharding_filter().sharding_filter(), 2, 0)

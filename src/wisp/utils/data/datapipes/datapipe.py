@@ -1,7 +1,10 @@
 """DataPipes: datasets that are put together from small steps, `pipe.map(f).shuffle().batch(4)`."""
 
+import enum
 import functools
+import inspect
 import random
+import warnings
 
 from wisp.utils.data._worker_info import get_worker_info
 from wisp.utils.data.dataset import Dataset, IterableDataset
@@ -22,7 +25,9 @@ class _Steps:
 
     def __getattr__(self, name):
         if name in type(self).functions:
-            return functools.partial(type(self).functions[name], self)
+            step = functools.partial(type(self).functions[name], self)
+            step.__doc__ = type(self).functions[name].__doc__
+            return step
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
 
     def __getstate__(self):
@@ -41,6 +46,50 @@ class _Steps:
         """Called before each iteration; pipes with a state of their own begin anew here."""
 
 
+class _Iterator:
+    """The iterator of a stream, as long as it is the one that was made last."""
+
+    def __init__(self, pipe, number, inner):
+        self._pipe, self._number, self._inner = pipe, number, inner
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        pipe = self._pipe
+        if pipe._valid_iterator_id != self._number:
+            raise RuntimeError(
+                "This iterator has been invalidated because another iterator has been created from the same IterDataPipe: "
+                f"{pipe!r}. A stream is read by one at a time: use `.fork()` for several, or one after the other."
+            )
+        pipe._reading += 1
+        try:
+            return next(self._inner)
+        finally:
+            pipe._reading -= 1
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+
+def _single(make):
+    """An `__iter__` whose iterators end the ones before."""
+
+    @functools.wraps(make)
+    def __iter__(self):
+        if self._reading:  # super().__iter__() of an iterator under way
+            return make(self)
+        self._reading += 1
+        try:
+            number = self._begin()
+            inner = make(self)
+        finally:
+            self._reading -= 1
+        return _Iterator(self, number, inner)
+
+    return __iter__
+
+
 class IterDataPipe(_Steps, IterableDataset):
     """A stream of samples, as a step after others.
 
@@ -50,6 +99,18 @@ class IterDataPipe(_Steps, IterableDataset):
     """
 
     functions = {}
+    _valid_iterator_id, _reading = None, 0  # the number of the iterator that may be read, and whether it is right now
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        if "__iter__" in vars(cls):
+            cls.__iter__ = _single(vars(cls)["__iter__"])
+
+    def _begin(self):
+        """The number of a new iterator."""
+        self._valid_iterator_id = 0 if self._valid_iterator_id is None else self._valid_iterator_id + 1
+        self.reset()
+        return self._valid_iterator_id
 
     def __iter__(self):
         raise NotImplementedError(f"{type(self).__name__} has no __iter__")
@@ -100,10 +161,66 @@ class _MapDataPipeSerializationWrapper(_Wrapped, MapDataPipe):
     """A pipe that is indexed, on its way to a worker."""
 
 
+def length_of(pipe, *before):
+    """The lengths of the pipes before one, without which it has none."""
+    try:
+        return [len(step) for step in before]
+    except TypeError:
+        raise TypeError(f"{type(pipe).__name__} instance doesn't have valid length") from None
+
+
+def check_pipes(pipes, kind):
+    """What joins pipes wants at least one, and nothing else."""
+    if not pipes:
+        raise ValueError("Expected at least one DataPipe, but got nothing")
+    if not all(isinstance(pipe, kind) for pipe in pipes):
+        raise TypeError(f"Expected all inputs to be `{kind.__name__}`, got {[type(pipe).__name__ for pipe in pipes]}")
+
+
+def check_function(function):
+    """Warn of a function that cannot go to a worker which is spawned."""
+    if not callable(function):
+        raise TypeError(f"A callable function is expected, but {type(function)} is provided.")
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    if getattr(function, "__name__", "") == "<lambda>":
+        what = "Lambda"
+    elif code.co_flags & inspect.CO_NESTED if code is not None else "<locals>" in getattr(function, "__qualname__", ""):
+        what = "Local"
+    else:
+        return
+    warnings.warn(
+        f"{what} function is not supported by pickle, please use regular python function or functools.partial instead.", stacklevel=4
+    )
+
+
+def check_columns(function, columns):
+    """A function that gets columns of a sample must take as many arguments."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # of a built-in function nothing is known
+        return
+    name = getattr(function, "__name__", repr(function))
+    count = len(columns) if isinstance(columns, (list, tuple)) else 1
+    wanted = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    named = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    if named:
+        raise ValueError(f"The function {name} takes the keyword-only parameters {named} without default, which `input_col` cannot give.")
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        most = count
+    else:
+        most = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    if len(wanted) > count:
+        raise ValueError(f"The function {name} takes {len(wanted)} non-default parameters, but {count} are required.")
+    if most < count:
+        raise ValueError(f"The function {name} takes {most} parameters, but {count} are required.")
+
+
 def _before(pipe):
     """The pipes that a pipe holds."""
-    for value in vars(pipe).values():
-        for item in value if isinstance(value, (list, tuple)) else [getattr(value, "datapipe", value)]:
+    for value in list(vars(pipe).values()):
+        for item in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(item, _Steps):
                 yield item
 
@@ -120,22 +237,51 @@ def with_shuffle(pipe, shuffle):
     return pipe if found or not shuffle else pipe.shuffle()
 
 
-def traverse(pipe):
+def traverse(pipe, _above=()):
     """A pipe and those before it: {number of a pipe: (pipe, the same of those before it)}."""
-    return {id(pipe): (pipe, {key: value for step in _before(pipe) for key, value in traverse(step).items()})}
+    above = (*_above, id(pipe))
+    return {
+        id(pipe): (pipe, {key: value for step in _before(pipe) if id(step) not in above for key, value in traverse(step, above).items()})
+    }
+
+
+def get_all_graph_pipes(graph):
+    """The pipes of a graph that `traverse` made, each once."""
+    found = {}
+    for number, (pipe, before) in graph.items():
+        found[number] = pipe
+        found.update((id(step), step) for step in get_all_graph_pipes(before))
+    return list(found.values())
 
 
 def _steps(pipe):
-    yield pipe
-    for step in _before(pipe):
-        yield from _steps(step)
+    yield from get_all_graph_pipes(traverse(pipe))
 
 
-def apply_sharding(pipe, num_of_instances, instance_id, sharding_group=None):
+class SHARDING_PRIORITIES(enum.IntEnum):
+    """Who shares samples out: ranks first, then workers."""
+
+    DEFAULT, DISTRIBUTED, MULTIPROCESSING = 1, 2, 3
+
+
+def apply_sharding(pipe, num_of_instances, instance_id, sharding_group=SHARDING_PRIORITIES.DEFAULT):
     """Tell the steps of a pipe that share samples out who takes which."""
-    for step in _steps(pipe):
-        if hasattr(type(step), "apply_sharding"):
-            step.apply_sharding(num_of_instances, instance_id, sharding_group)
+
+    def told(graph, above):
+        for step, before in graph.values():
+            own = hasattr(type(step), "apply_sharding")
+            if own and above is not None:
+                raise RuntimeError(
+                    "Sharding twice on a single pipeline is likely unintended and will cause data loss. Sharding already applied to "
+                    f"{above} while trying to apply to {step}"
+                )
+            if own and len(inspect.signature(step.apply_sharding).parameters) < 3:
+                step.apply_sharding(num_of_instances, instance_id)
+            elif own:
+                step.apply_sharding(num_of_instances, instance_id, sharding_group=sharding_group)
+            told(before, step if own else above)
+
+    told(traverse(pipe), None)
     return pipe
 
 

@@ -1,15 +1,25 @@
 """Steps of streams: map, filter, batch, shuffle, zip, fork and the rest."""
 
 import collections
-import copy
+import copy as _copy
 import fnmatch
 import os
+import warnings
 
 import wisp
 from wisp.utils.data._collate import default_collate
 from wisp.utils.data._worker_info import get_worker_info
 from wisp.utils.data.datapipes._decorator import functional_datapipe
-from wisp.utils.data.datapipes.datapipe import DataChunk, IterDataPipe, Shuffling
+from wisp.utils.data.datapipes.datapipe import (
+    SHARDING_PRIORITIES,
+    DataChunk,
+    IterDataPipe,
+    Shuffling,
+    check_columns,
+    check_function,
+    check_pipes,
+    length_of,
+)
 from wisp.utils.data.sampler import SequentialSampler
 
 __all__ = """
@@ -28,7 +38,7 @@ class IterableWrapper(IterDataPipe):
 
     def __iter__(self):
         try:
-            yield from copy.deepcopy(self.iterable) if self.deepcopy else self.iterable
+            yield from _copy.deepcopy(self.iterable) if self.deepcopy else self.iterable
         except TypeError:
             if not self.deepcopy:
                 raise
@@ -45,7 +55,7 @@ class _After(IterDataPipe):
         self.datapipe = datapipe
 
     def __len__(self):
-        return len(self.datapipe)
+        return length_of(self, self.datapipe)[0]
 
 
 def _picked(sample, columns):
@@ -60,12 +70,15 @@ class Mapper(_After):
 
     def __init__(self, datapipe, fn, input_col=None, output_col=None):
         super().__init__(datapipe)
+        check_function(fn)
         if input_col is None and output_col is not None:
             raise ValueError("`output_col` must be None when `input_col` is None.")
         if isinstance(output_col, (list, tuple)):
             if len(output_col) > 1:
                 raise ValueError("`output_col` must be a single-element list or tuple")
             output_col = output_col[0]
+        if input_col is not None:
+            check_columns(fn, input_col)
         self.fn, self.input_col, self.output_col = fn, input_col, output_col
 
     def __iter__(self):
@@ -76,7 +89,7 @@ class Mapper(_After):
     def _put(self, sample, result):
         if self.output_col == -1:
             return (*sample, result) if isinstance(sample, tuple) else [*sample, result]
-        changed = list(sample) if isinstance(sample, tuple) else copy.copy(sample)
+        changed = list(sample) if isinstance(sample, tuple) else _copy.copy(sample)
         columns = self.input_col if isinstance(self.input_col, (list, tuple)) else [self.input_col]
         changed[columns[0] if self.output_col is None else self.output_col] = result
         if self.output_col is None:
@@ -98,6 +111,9 @@ class Filter(IterDataPipe):
     """The samples, or columns of them, for which a function is true."""
 
     def __init__(self, datapipe, filter_fn, input_col=None):
+        check_function(filter_fn)
+        if input_col is not None:
+            check_columns(filter_fn, input_col)
         self.datapipe, self.filter_fn, self.input_col = datapipe, filter_fn, input_col
 
     def __iter__(self):
@@ -129,7 +145,7 @@ class Batcher(IterDataPipe):
             yield self.wrapper_class(batch)
 
     def __len__(self):
-        count = len(self.datapipe)
+        (count,) = length_of(self, self.datapipe)
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
 
 
@@ -163,7 +179,7 @@ class Shuffler(Shuffling, _After):
     def __init__(self, datapipe, *, buffer_size=10000, unbatch_level=0):
         super().__init__(datapipe if unbatch_level == 0 else datapipe.unbatch(unbatch_level=unbatch_level))
         if buffer_size <= 0:
-            raise ValueError("buffer_size should be larger than 0")
+            raise AssertionError("buffer_size should be larger than 0")
         self.buffer_size = buffer_size
 
     def __iter__(self):
@@ -187,16 +203,26 @@ class ShardingFilter(IterDataPipe):
     """Every n-th sample: with workers, each has its own part of the stream."""
 
     def __init__(self, source_datapipe, sharding_group_filter=None):
-        self.source_datapipe, self._part = source_datapipe, None
+        self.source_datapipe, self.sharding_group_filter = source_datapipe, sharding_group_filter
+        self.groups = {}  # who takes which part, by who shares out
 
     def is_shardable(self):
         return True
 
-    def apply_sharding(self, num_of_instances, instance_id, sharding_group=None):
-        self._part = num_of_instances, instance_id
+    def apply_sharding(self, num_of_instances, instance_id, sharding_group=SHARDING_PRIORITIES.DEFAULT):
+        if instance_id >= num_of_instances:
+            raise ValueError(f"instance_id({instance_id}) should be smaller than num_of_instances({num_of_instances})")
+        default = SHARDING_PRIORITIES.DEFAULT
+        if self.groups and (sharding_group == default) != (default in self.groups):
+            raise RuntimeError("ShardingFilter cannot mix DEFAULT and non DEFAULT groups")
+        self.groups[sharding_group] = num_of_instances, instance_id
 
     def _share(self):
-        count, number = self._part or (1, 0)
+        count, number = 1, 0
+        for group in sorted(self.groups, reverse=True):
+            if self.sharding_group_filter is None or group == self.sharding_group_filter:
+                number += count * self.groups[group][1]
+                count *= self.groups[group][0]
         worker = get_worker_info()
         return (count, number) if worker is None else (count * worker.num_workers, number * worker.num_workers + worker.id)
 
@@ -208,7 +234,7 @@ class ShardingFilter(IterDataPipe):
 
     def __len__(self):
         count, number = self._share()
-        whole = len(self.source_datapipe)
+        (whole,) = length_of(self, self.source_datapipe)
         return whole // count + (number < whole % count)
 
 
@@ -217,8 +243,7 @@ class Concater(IterDataPipe):
     """One stream after the other."""
 
     def __init__(self, *datapipes):
-        if not datapipes:
-            raise ValueError("Expected at least one DataPipe, but got nothing")
+        check_pipes(datapipes, IterDataPipe)
         self.datapipes = datapipes
 
     def __iter__(self):
@@ -226,7 +251,7 @@ class Concater(IterDataPipe):
             yield from pipe
 
     def __len__(self):
-        return sum(map(len, self.datapipes))
+        return sum(length_of(self, *self.datapipes))
 
 
 @functional_datapipe("zip")
@@ -237,7 +262,7 @@ class Zipper(Concater):
         yield from zip(*self.datapipes)
 
     def __len__(self):
-        return min(map(len, self.datapipes))
+        return min(length_of(self, *self.datapipes))
 
 
 @functional_datapipe("mux")
@@ -249,54 +274,121 @@ class Multiplexer(Concater):
             yield from samples
 
     def __len__(self):
-        return min(map(len, self.datapipes)) * len(self.datapipes)
+        return min(length_of(self, *self.datapipes)) * len(self.datapipes)
 
 
-class _Shared:
+class _Shared(IterDataPipe):
     """One stream that several pipes read, each at its own pace; what one has read waits for the others."""
 
-    def __init__(self, datapipe, count, route, buffer_size, copier=None):
-        self.datapipe, self.count, self.route, self.buffer_size, self.copier = datapipe, count, route, buffer_size, copier
-        self.begun = [0] * count
-        self.round = 0
+    def __init__(self, datapipe, num_instances, buffer_size, name):
+        if num_instances < 1:
+            raise ValueError(f"Expected `num_instances` larger than 0, but {num_instances} is found")
+        if buffer_size < 0:
+            warnings.warn(
+                f"Unlimited buffer size is set for `{name}`, please be aware of OOM (Out of Memory) risks", UserWarning, stacklevel=4
+            )
+        self.main_datapipe, self.num_instances, self.buffer_size = datapipe, num_instances, buffer_size
+        self._source, self._waiting, self._ended = None, [collections.deque() for _ in range(num_instances)], False
 
-    def start(self, number):
-        self.begun[number] += 1
-        if self.begun[number] > self.round:  # the first to begin again restarts the stream
-            self.round, self.source = self.begun[number], iter(self.datapipe)
-            self.waiting = [collections.deque() for _ in range(self.count)]
-            self.begun = [self.round if other == number else min(begun, self.round - 1) for other, begun in enumerate(self.begun)]
+    def __getstate__(self):  # where it is in the stream stays here
+        fresh = {"_source": None, "_waiting": [collections.deque() for _ in self._waiting], "_ended": False}
+        return {**self.__dict__, **fresh}
 
-    def next(self, number, round_):
-        if round_ != self.round:
-            raise RuntimeError("This iterator was invalidated because another branch of the same DataPipe was started again")
-        while not self.waiting[number]:
-            sample = next(self.source)
-            for target in self.route(sample):
-                self.waiting[target].append(sample if self.copier is None or target == 0 else self.copier(sample))
-            if self.buffer_size >= 0 and max(map(len, self.waiting)) > self.buffer_size:
+    def _exhausted(self):
+        return self._ended and not any(self._waiting)
+
+    def reset(self):
+        self._source, self._ended = None, False
+        for waiting in self._waiting:
+            waiting.clear()
+
+    def _next(self, number):
+        if self._source is None and not self._ended:
+            self._source = iter(self.main_datapipe)
+        while not self._waiting[number]:
+            if self._ended:
+                raise StopIteration
+            try:
+                sample = next(self._source)
+            except StopIteration:
+                self._ended, self._source = True, None
+                raise
+            self._route(sample)
+            if self.buffer_size >= 0 and max(map(len, self._waiting)) > max(self.buffer_size, 1):
                 raise BufferError(
                     f"DataPipe buffer overflow: more than {self.buffer_size} samples wait for a slower branch; use a larger "
                     "buffer_size, or -1"
                 )
-        return self.waiting[number].popleft()
+        return self._waiting[number].popleft()
 
 
-class _Branch(IterDataPipe):
-    def __init__(self, shared, number):
-        self.shared, self.number = shared, number
+class _Forked(_Shared):
+    def __init__(self, datapipe, num_instances, buffer_size, copy_fn):
+        super().__init__(datapipe, num_instances, buffer_size, "fork")
+        self.copy_fn = copy_fn
 
-    def __iter__(self):
-        self.shared.start(self.number)
-        round_ = self.shared.begun[self.number]
-        while True:
-            try:
-                yield self.shared.next(self.number, round_)
-            except StopIteration:
-                return
+    def _route(self, sample):
+        for waiting in self._waiting:
+            waiting.append(sample if self.copy_fn is None else self.copy_fn(sample))
 
     def __len__(self):
-        return len(self.shared.datapipe)
+        return length_of(self, self.main_datapipe)[0]
+
+
+class _Demultiplexed(_Shared):
+    def __init__(self, datapipe, num_instances, classifier_fn, drop_none, buffer_size):
+        check_function(classifier_fn)
+        super().__init__(datapipe, num_instances, buffer_size, "demux")
+        self.classifier_fn, self.drop_none = classifier_fn, drop_none
+
+    def _route(self, sample):
+        number = self.classifier_fn(sample)
+        if number is None and self.drop_none:
+            return
+        if number is None or not 0 <= number < self.num_instances:
+            raise ValueError(f"Output of the classification fn should be between 0 and {self.num_instances - 1}. {number} is returned.")
+        self._waiting[number].append(sample)
+
+
+class _ChildDataPipe(IterDataPipe):
+    """One of the pipes that read a shared stream."""
+
+    def __init__(self, main_datapipe, instance_id):
+        self.main_datapipe, self.instance_id = main_datapipe, instance_id
+
+    def _begin(self):
+        main = self.main_datapipe
+        if main._valid_iterator_id is None:
+            main._valid_iterator_id = 0
+        elif main._valid_iterator_id == self._valid_iterator_id:  # the first to begin again restarts the stream for all
+            main._valid_iterator_id += 1
+            if not main._exhausted():
+                warnings.warn(
+                    "Some child DataPipes are not exhausted when __iter__ is called. We are resetting the buffer and each child DataPipe "
+                    "will read from the start again.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+            main.reset()
+        self._valid_iterator_id = main._valid_iterator_id
+        return self._valid_iterator_id
+
+    def __iter__(self):
+        main, number = self.main_datapipe, self._valid_iterator_id
+        while True:
+            if main._valid_iterator_id != number:
+                raise RuntimeError(
+                    "This iterator has been invalidated, because another branch of the same DataPipe was started again: each reads from "
+                    "the beginning then"
+                )
+            try:
+                sample = main._next(self.instance_id)
+            except StopIteration:
+                return
+            yield sample
+
+    def __len__(self):
+        return length_of(self, self.main_datapipe)[0]
 
 
 @functional_datapipe("fork")
@@ -304,15 +396,13 @@ class Forker(IterDataPipe):
     """Several pipes with the same samples: `a, b = pipe.fork(2)`."""
 
     def __new__(cls, datapipe, num_instances, buffer_size=1000, copy=None):
-        if num_instances < 1:
-            raise ValueError(f"Expected `num_instances` larger than 0, but {num_instances} is found")
-        import copy as copies
-
-        if copy not in (None, "shallow", "deep"):
+        if num_instances == 1:
+            return datapipe
+        copies = {None: None, "shallow": _copy.copy, "deep": _copy.deepcopy}
+        if copy not in copies:
             raise ValueError(f"Unknown copy method `{copy}`; expected None, 'shallow' or 'deep'")
-        copier = {None: None, "shallow": copies.copy, "deep": copies.deepcopy}[copy]
-        shared = _Shared(datapipe, num_instances, lambda sample: range(num_instances), buffer_size, copier)
-        return [_Branch(shared, number) for number in range(num_instances)]
+        main = _Forked(datapipe, num_instances, buffer_size, copies[copy])
+        return [_ChildDataPipe(main, number) for number in range(num_instances)]
 
 
 @functional_datapipe("demux")
@@ -320,19 +410,8 @@ class Demultiplexer(IterDataPipe):
     """Several pipes, each with the samples that a function numbers so."""
 
     def __new__(cls, datapipe, num_instances, classifier_fn, drop_none=False, buffer_size=1000):
-        if num_instances < 1:
-            raise ValueError(f"Expected `num_instances` larger than 0, but {num_instances} is found")
-
-        def route(sample):
-            number = classifier_fn(sample)
-            if number is None and drop_none:
-                return ()
-            if number is None or not 0 <= number < num_instances:
-                raise ValueError(f"Output of the classification fn should be between 0 and {num_instances - 1}. {number} is returned.")
-            return (number,)
-
-        shared = _Shared(datapipe, num_instances, route, buffer_size)
-        return [_Branch(shared, number) for number in range(num_instances)]
+        main = _Demultiplexed(datapipe, num_instances, classifier_fn, drop_none, buffer_size)
+        return [_ChildDataPipe(main, number) for number in range(num_instances)]
 
 
 @functional_datapipe("groupby")
@@ -350,6 +429,7 @@ class Grouper(IterDataPipe):
         guaranteed_group_size=None,
         drop_remaining=False,
     ):
+        check_function(group_key_fn)
         self.datapipe, self.group_key_fn, self.keep_key, self.buffer_size = datapipe, group_key_fn, keep_key, buffer_size
         self.group_size, self.drop_remaining = group_size, drop_remaining
         self.guaranteed_group_size = group_size if guaranteed_group_size is None else guaranteed_group_size
@@ -386,6 +466,8 @@ class Sampler(IterDataPipe):
     """The samples that a sampler over the stream gives."""
 
     def __init__(self, datapipe, sampler=SequentialSampler, sampler_args=None, sampler_kwargs=None):
+        if not hasattr(type(datapipe), "__len__"):
+            raise AssertionError("Sampler class requires input datapipe implemented `__len__`")
         self.datapipe = datapipe
         self.sampler = sampler(*(sampler_args or ()), **{"data_source": datapipe, **(sampler_kwargs or {})})
 
@@ -406,6 +488,10 @@ class FileLister(IterDataPipe):
 
     def __iter__(self):
         for root in self.roots:
+            if os.path.isfile(root):
+                if any(not mask or fnmatch.fnmatch(os.path.basename(root), mask) for mask in self.masks):
+                    yield os.path.abspath(root) if self.abspath else root
+                continue
             for folder, folders, files in os.walk(root):
                 folders.sort()
                 if not self.recursive:
@@ -435,12 +521,11 @@ class FileOpener(_After):
 
 
 @functional_datapipe("read_from_stream")
-class StreamReader(_After):
+class StreamReader(IterDataPipe):
     """(path, bytes) of open files, whole or in chunks."""
 
     def __init__(self, datapipe, chunk=None):
-        super().__init__(datapipe)
-        self.chunk = chunk
+        self.datapipe, self.chunk = datapipe, chunk
 
     def __iter__(self):
         for path, stream in self.datapipe:

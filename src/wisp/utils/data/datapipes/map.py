@@ -3,7 +3,7 @@
 import copy
 
 from wisp.utils.data.datapipes._decorator import functional_datapipe
-from wisp.utils.data.datapipes.datapipe import DataChunk, IterDataPipe, MapDataPipe, Shuffling
+from wisp.utils.data.datapipes.datapipe import DataChunk, IterDataPipe, MapDataPipe, Shuffling, check_function, check_pipes
 
 __all__ = ["Batcher", "Concater", "Mapper", "SequenceWrapper", "Shuffler", "Zipper"]
 
@@ -21,11 +21,16 @@ class SequenceWrapper(MapDataPipe):
         return len(self.sequence)
 
 
+def _same(sample):
+    return sample
+
+
 @functional_datapipe("map")
 class Mapper(MapDataPipe):
     """A function of each sample."""
 
-    def __init__(self, datapipe, fn=lambda sample: sample):
+    def __init__(self, datapipe, fn=_same):
+        check_function(fn)
         self.datapipe, self.fn = datapipe, fn
 
     def __getitem__(self, index):
@@ -80,8 +85,7 @@ class Concater(MapDataPipe):
     """One dataset after the other."""
 
     def __init__(self, *datapipes):
-        if not datapipes:
-            raise ValueError("Expected at least one DataPipe, but got nothing")
+        check_pipes(datapipes, MapDataPipe)
         self.datapipes = datapipes
 
     def __getitem__(self, index):

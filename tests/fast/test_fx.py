@@ -327,3 +327,14 @@ def test_shapes_as_types():
         next(iter(graph.graph.nodes)).type = TensorType((3, 5))
         with pytest.raises(TypeError):
             GraphTypeChecker({}, graph).type_check()
+
+
+def test_assert_of_a_traced_value_is_a_step():
+    graph = wisp.fx.Graph()
+    x = wisp.fx.Proxy(graph.placeholder("x"))
+    wisp._assert(x.shape[-1] == 3, "three, please")
+    graph.output((x + 1).node)
+    module = wisp.fx.GraphModule(nn.Module(), graph)
+    assert module(wisp.ones(3)).tolist() == [2, 2, 2]
+    with pytest.raises(AssertionError, match="three, please"):
+        module(wisp.ones(4))

@@ -102,3 +102,17 @@ def test_sparse_tensors_and_masks_are_reduced_in_their_layout():
     assert total.layout is wisp.sparse_coo and total.to_dense().tolist() == [[4.0], [5.0]]
     assert wisp.masked.amax(x, 1, mask=mask.to_sparse()).tolist() == [3.0, 5.0]
     assert wisp.masked._output_mask(wisp.masked.sum, x, 0, mask=mask).tolist() == [True, True, True]
+
+
+def test_where_takes_each_element_with_its_mask():
+    x = wisp.tensor([-10.0, -5.0, 0.0, 5.0], requires_grad=True)
+    low = x < 0
+    one, other = wisp.masked.as_masked_tensor(x, low), wisp.masked.as_masked_tensor(wisp.ones_like(x), ~low)
+    y = wisp.where(low, wisp.exp(one), other)
+    assert y.get_mask().all() and y.get_data().tolist()[2:] == [1, 1]
+    y.sum().backward()
+    assert (
+        x.grad is not None and x.grad.to_tensor(0).tolist()[2:] == [0, 0] if isinstance(x.grad, type(y)) else x.grad.tolist()[2:] == [0, 0]
+    )
+    part = wisp.where(low, one, wisp.masked.masked_tensor(wisp.zeros(4), wisp.tensor([True, True, False, True])))
+    assert part.get_mask().tolist() == [True, True, False, True]

@@ -214,3 +214,13 @@ def test_parts_draw_and_refuse_as_in_pytorch():
 def test_masked_reductions_of_nested_tensors():
     nested = wisp.nested.nested_tensor([wisp.ones(2, 3), wisp.ones(1, 3)], layout=wisp.jagged)
     assert wisp.masked.sum(nested) == 9 and wisp.masked.amax(nested, 1).tolist() == [[1.0] * 3] * 2
+
+
+def test_attention_of_queries_of_one_length():
+    def heads(x):
+        return x.unflatten(-1, (2, 4)).transpose(1, 2)
+
+    keys = wisp.nested.nested_tensor([wisp.randn(3, 8), wisp.randn(5, 8)], layout=wisp.jagged)
+    queries = wisp.nested.nested_tensor([wisp.randn(1, 8), wisp.randn(1, 8)], layout=wisp.jagged)
+    found = F.scaled_dot_product_attention(heads(queries), heads(keys), heads(keys)).transpose(1, 2).flatten(-2)
+    assert [tuple(part.shape) for part in found.unbind()] == [(1, 8), (1, 8)] and found.offsets().tolist() == [0, 1, 2]

@@ -250,6 +250,8 @@ INNER = {
     "utils._sympy.numbers": ("Symbolic sizes: there are none.", same("int_oo IntInfinity NegativeIntInfinity", Unused("Not used."))),
     "utils._sympy.symbol": ("Symbolic sizes: there are none.", same("SymT symbol_is_type", Unused("Not used."))),
     "utils._ordered_set": ("Sets that keep their order.", {"OrderedSet": From("wisp._compat.helpers")}),
+    "utils.serialization": ("Settings of files.", {}),
+    "utils.serialization.config": ("Settings that are remembered, and without effect.", Config),
     "utils.viz": ("Pictures of memory.", {}),
     "utils.viz._cycles": ("Tensors that wait for the garbage collector.", {"warn_tensor_cycles": Refusal("use gc.get_referrers")}),
     "utils._mode_utils": ("Modes of a dispatcher.", {"no_dispatch": From("wisp._tensor.dispatch")}),
@@ -388,6 +390,14 @@ INNER = {
             **same("Placement Partial Replicate Shard", From("wisp.distributed.tensor")),
             "_Partial": From("wisp.distributed.tensor", "Partial"),
             **same("DTensorSpec TensorMeta", From("wisp.distributed.tensor._dtensor_spec")),
+        },
+    ),
+    "distributed.autograd": (
+        "Gradients by remote calls: there are none.",
+        {
+            "is_available": Answer("False.", False),
+            **same("backward get_gradients", Refusal(_NO_GROUP)),
+            **same("context DistAutogradContext", Refusal(_NO_GROUP, is_class=True)),
         },
     ),
     "numa": ("Which processors a process runs on.", {}),

@@ -118,7 +118,6 @@ _NAMES = """
         set_backend
     distributed.tensor._dispatch: OpDispatcher
     distributed.tensor._ops: register_op_strategy
-    distributed.autograd: DistAutogradContext backward context get_gradients
     distributed.checkpoint._consolidate_hf_safetensors: consolidate_safetensors_files consolidate_safetensors_files_on_every_rank
     distributed.checkpoint.quantized_hf_storage: QuantizedHuggingFaceStorageReader
     distributed.checkpoint.staging: AsyncStager BlockingAsyncStager DefaultStager StagingOptions

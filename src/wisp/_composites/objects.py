@@ -142,6 +142,11 @@ def __array_wrap__(self, array, *_):
 
 def _assert(condition, message):
     """Raise AssertionError unless the condition holds."""
+    if hasattr(type(condition), "__torch_function__") and type(condition) is not _core.Tensor:  # a traced value has no truth yet
+        from wisp.overrides import handle_torch_function, has_torch_function
+
+        if has_torch_function((condition,)):
+            return handle_torch_function(_assert, (condition,), condition, message)
     if not condition:
         raise AssertionError(message)
 

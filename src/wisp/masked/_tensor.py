@@ -68,6 +68,8 @@ class MaskedTensor(Holder, _core.Tensor):
 
     def get_data(self):
         """The tensor without its mask."""
+        if self._masked_data.layout is not wisp.strided:
+            return self._masked_data
         return _WithMaskedGradient.apply(self._masked_data, self._mask)
 
     def get_mask(self):
@@ -224,6 +226,8 @@ def _call(function, args, kwargs):
     if base in ("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "normalize"):
         options = {key: value for key, value in kwargs.items() if key in ("dim", "dtype", "eps")}
         return args[0]._with(getattr(wisp.masked, base)(_data(args[0]), *args[1:2], **options, mask=args[0]._mask))
+    if base == "where" and len(args) == 3 and not _masked(args[0]) and all(isinstance(value, _core.Tensor) for value in args):
+        return _make(*(wisp.where(args[0], *map(part, args[1:])) for part in (_data, _mask_of)))  # each element with its own mask
     if base in elementwise():
         found = [value for value in (*args, *kwargs.values()) if _masked(value)]
         for other in found[1:]:

@@ -249,9 +249,14 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     if attn_mask is not None:
         raise RuntimeError("scaled_dot_product_attention: attn_mask is not supported for nested tensors; each part attends to itself alone")
     parts = zip(*(part._parts() for part in (query, key, value)))
-    return query._again(
-        [F.scaled_dot_product_attention(q[None], k[None], v[None], None, dropout_p, is_causal, scale, enable_gqa)[0] for q, k, v in parts]
-    )
+    made = [
+        F.scaled_dot_product_attention(q[None], k[None], v[None], None, dropout_p, is_causal, scale, enable_gqa)[0] for q, k, v in parts
+    ]
+    if query._ragged is None or not made:
+        return query._again(made)
+    # as the queries are: parts of one length would not tell which dimension is ragged
+    values = wisp.cat(made, query._ragged - 1)
+    return _make(values, [tuple(part.shape) for part in made], query._ragged, query._layout, query._offsets)
 
 
 # ---- reductions

@@ -73,6 +73,10 @@ def kineto_available():
     return True
 
 
+def _default_schedule_fn(step):
+    return ProfilerAction.RECORD
+
+
 def schedule(*, wait, warmup, active, repeat=0, skip_first=0, skip_first_wait=0):
     """A function from step to action: after `skip_first` steps, in cycles of `wait` idle, `warmup` and `active` steps.
 
@@ -196,7 +200,7 @@ class profile:
         for activity in self.activities:
             if not isinstance(activity, ProfilerActivity):
                 raise ValueError(f"profile(): activities must be of ProfilerActivity, got {activity!r}")
-        self.schedule = schedule or (lambda step: ProfilerAction.RECORD)
+        self.schedule = schedule or _default_schedule_fn
         self.record_steps = schedule is not None
         self.on_trace_ready = on_trace_ready
         self.record_shapes = record_shapes or with_flops

@@ -300,7 +300,9 @@ def collect(tensors, model=None, gradients=True, frame=None, names=(), shown=())
         item.outputs = [(tuple(shape), dtype) for shape, dtype in node._outputs]
         item.saved_bytes = node._saved_bytes
         try:
-            item.saved = [f"{list(t.shape)} {str(t.dtype)[6:]}, {_size(t):,} bytes" for t in node.saved_tensors if t is not None]
+            item.saved = [
+                f"{list(t.shape)} {str(t.dtype)[6:]}, {_size(t):,} bytes" for t in _core._node_saved_tensors(node) if t is not None
+            ]
         except (RuntimeError, AttributeError):
             item.saved = []  # freed, or changed since
         source, _, number = node._source.rpartition(":")

@@ -28,7 +28,8 @@ class FileWriter:
         return self.log_dir
 
     def add_summary(self, values, global_step=None, walltime=None):
-        """Write encoded values of a summary."""
+        """Write the values of a summary: encoded, or a message of Protocol Buffers."""
+        values = values if isinstance(values, bytes) else values.SerializeToString()
         step = None if global_step is None else int(number(global_step))
         self.event_writer.add(message(5, values), step, walltime)
 

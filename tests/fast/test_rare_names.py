@@ -219,3 +219,29 @@ def test_parts_of_a_compiler_refuse_when_they_are_called():
     assert wisp.ops._c10d_functional.wait_tensor(wisp.ones(1)).tolist() == [1]
     with pytest.raises(NotImplementedError, match="torch.ops.onednn.qlinear_pointwise: Wisp has no such operator"):
         wisp.ops.onednn.qlinear_pointwise.default()
+
+
+def test_timers_take_indented_statements():
+    from wisp.utils.benchmark import Timer
+
+    seen = []
+    timer = Timer(
+        """
+            seen.append(x)
+        """,
+        setup="""
+            x = 2
+            x += 1
+        """,
+        globals={"seen": seen},
+    )
+    timer.timeit(2)
+    assert set(seen) == {3}
+
+
+def test_loops_are_found_by_the_modules_of_their_names():
+    from wisp._higher_order_ops.map import map
+    from wisp._higher_order_ops.scan import scan
+    from wisp._higher_order_ops.while_loop import while_loop
+
+    assert (map, scan, while_loop) == tuple(getattr(wisp._higher_order_ops, name) for name in "map scan while_loop".split())

@@ -1,6 +1,7 @@
 """Timing of statements: `Timer(...).timeit()`, `blocked_autorange()`."""
 
 import statistics as _statistics
+import textwrap as _textwrap
 import timeit as _timeit
 
 __all__ = ["Compare", "Measurement", "Timer", "timer"]
@@ -74,6 +75,7 @@ class Timer:
         import wisp
 
         names = {"torch": wisp, "wisp": wisp, **(globals or {})}
+        stmt, setup = (_textwrap.dedent(text).strip() if isinstance(text, str) else text for text in (stmt, setup))
         self._timer = _timeit.Timer(stmt, setup, timer, names)
         self._facts = {
             "label": label,

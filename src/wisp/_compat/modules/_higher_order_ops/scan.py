@@ -1,0 +1,5 @@
+"""`scan` by PyTorch's path."""
+
+from wisp._higher_order_ops.loops import scan
+
+__all__ = ["scan"]

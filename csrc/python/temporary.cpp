@@ -8,14 +8,14 @@
 // is reused. From Python 3.14 on the stack may borrow references from variables; there Python itself is asked as well.
 #include "temporary.h"
 
-#include "../compile/tape.h"
-
 #include <dlfcn.h>
+#include <frameobject.h>  // Python 3.10: what is in a frame
 #include <unwind.h>
 
 #include <cstring>
 
 #include "../autograd/engine.h"
+#include "../compile/tape.h"
 #include "../ops/onto.h"
 #include "../ops/ops.h"
 #include "objects.h"

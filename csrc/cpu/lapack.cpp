@@ -28,6 +28,8 @@ namespace {
     X(ormqr, "ormqr", "unmqr") \
     X(gesdd, "gesdd", "gesdd") \
     X(syevd, "syevd", "heevd") \
+    X(stedc, "stedc", "stedc") \
+    X(sterf, "sterf", "stedc") \
     X(geev, "geev", "geev")    \
     X(gels, "gels", "gels")    \
     X(gelsy, "gelsy", "gelsy") \
@@ -196,7 +198,12 @@ void triangular_solve(int64_t batch, char side, char part, char trans, char diag
     });
 }
 
+// Whether our own factorisation of a real matrix is the quicker one.
+template <class T> bool is_ours(int64_t smaller) { return !complex_type<T> && smaller >= 16; }
+
 template <class T> void qr(int64_t batch, int64_t m_, int64_t n_, void* a, void* tau) {
+    if constexpr (!complex_type<T>)
+        if (is_ours<T>(std::min(m_, n_))) return systems.qr[type_index<T>](batch, m_, n_, a, tau);
     const int m = int(m_), n = int(n_), ld = leading(m);
     const int64_t k = std::min(m_, n_);
     over_or_within(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
@@ -211,6 +218,8 @@ template <class T> void qr(int64_t batch, int64_t m_, int64_t n_, void* a, void*
 }
 
 template <class T> void householder(int64_t batch, int64_t m_, int64_t n_, int64_t k_, void* a, const void* tau) {
+    if constexpr (!complex_type<T>)
+        if (is_ours<T>(k_)) return systems.householder[type_index<T>](batch, m_, n_, k_, a, tau);
     const int m = int(m_), n = int(n_), k = int(k_), ld = leading(m);
     over_or_within(batch, 2.0 * m * n * k, [&](int64_t begin, int64_t end) {
         T answer{};
@@ -268,8 +277,48 @@ template <class T> void svd(int64_t batch, char job, int64_t m_, int64_t n_, voi
     });
 }
 
+// Of a symmetric matrix with three diagonals.
+template <class T> void solve_diagonals(void* info, int64_t n_, void* d, void* e, void* z) {
+    const int n = int(n_);
+    if (!z) return call<T>(sterf, &n, static_cast<T*>(d), static_cast<T*>(e), static_cast<int*>(info));
+    const char job = 'I';
+    T size{};
+    int int_size = 0, query = -1;
+    call<T>(stedc, &job, &n, static_cast<T*>(d), static_cast<T*>(e), static_cast<T*>(z), &n, &size, &query, &int_size, &query,
+            static_cast<int*>(info));
+    std::vector<T> work(query_size(size));
+    std::vector<int> iwork(int_size);
+    const int work_size = int(work.size());
+    call<T>(stedc, &job, &n, static_cast<T*>(d), static_cast<T*>(e), static_cast<T*>(z), &n, work.data(), &work_size, iwork.data(),
+            &int_size, static_cast<int*>(info));
+}
+
+// Scales a triangle whose numbers have squares beyond the range of the type; the factor, 1 if there is no need.
+template <class T> T bring_into_range(char part, int64_t n, T* a) {
+    T largest = 0;
+    auto each = [&](auto&& f) {
+        for (int64_t c = 0; c < n; c++)
+            for (int64_t r = part == 'L' ? c : 0; r < (part == 'L' ? n : c + 1); r++) f(a[c * n + r]);
+    };
+    each([&](T x) { largest = std::max(largest, std::abs(x)); });
+    constexpr T small = sizeof(T) == 4 ? T(1e-12) : T(1e-130), large = 1 / small;
+    if (largest == 0 || !std::isfinite(largest) || (largest >= small && largest <= large)) return 1;
+    each([factor = 1 / largest](T& x) { x *= factor; });
+    return 1 / largest;
+}
+
 template <class T> void eigh(int64_t batch, bool vectors, char part, int64_t n_, void* a, void* values, int32_t* info) {
     const int n = int(n_), ld = leading(n);
+    if constexpr (!complex_type<T>)
+        if (is_ours<T>(n_))
+            return over_or_within(batch, 6.0 * n * n * n, [&](int64_t begin, int64_t end) {
+                for (int64_t i = begin; i < end; i++) {
+                    T *const matrix = static_cast<T*>(a) + i * n_ * n_, *const w = static_cast<T*>(values) + i * n_;
+                    const T factor = bring_into_range(part, n_, matrix);
+                    systems.eigh[type_index<T>](n_, part == 'L', vectors, matrix, w, info + i, &solve_diagonals<T>);
+                    for (int64_t k = 0; factor != 1 && k < n_; k++) w[k] /= factor;
+                }
+            });
     const char job = vectors ? 'V' : 'N';
     over_or_within(batch, 6.0 * n * n * n, [&](int64_t begin, int64_t end) {
         std::vector<T> work(1);

@@ -1,5 +1,5 @@
-// Systems of linear equations in float and double, by our own products: LU with row exchanges, triangular systems, inverses,
-// and what least squares begin with.
+// Factorisations in float and double by our own products: LU with row exchanges, triangular systems, inverses, QR, and what least
+// squares and symmetric eigenproblems begin with.
 //
 // Matrices are column-major, as LAPACK's. Large ones are halved until a part fits registers, so that nearly all the work is
 // products; many tiny ones are solved a register at a time, a matrix in each lane. How the work is cut depends on sizes alone.
@@ -38,17 +38,30 @@ template <class T> struct Array {
     T& operator[](int64_t i) const { return at[i]; }
 };
 
+template <class T> struct Strided {
+    const T* at;
+    int64_t row, column;  // strides
+};
+
+// C (m x n) = A (m x k) B (k x n), or C - A B.
+template <class T>
+void product(int64_t m, int64_t n, int64_t k, const Strided<T>& a, const Strided<T>& b, T* c, int64_t c_stride, bool subtracted) {
+    GemmArgs args{};  // row-major, the matrices are their transposes: C^T = B^T A^T
+    args.m = n, args.n = m, args.k = k;
+    args.a = b.at, args.a_row = b.column, args.a_col = b.row;
+    args.b = a.at, args.b_row = a.column, args.b_col = a.row;
+    args.c = c, args.c_row = c_stride;
+    if (subtracted) {
+        args.d = c, args.d_row = c_stride, args.d_col = 1;
+        args.alpha = -1, args.beta = 1;
+    }
+    if (m > 0 && n > 0 && k > 0) gemm.matmul(dtype_of<T>, args);
+}
+
 // C (m x n) -= A (m x k) B (k x n).
 template <class T> void subtract_product(int64_t m, int64_t n, int64_t k, const T* a, int64_t a_row, int64_t a_column, const T* b,
                                          int64_t b_stride, T* c, int64_t c_stride) {
-    GemmArgs args{};  // row-major, the matrices are their transposes: C^T -= B^T A^T
-    args.m = n, args.n = m, args.k = k;
-    args.a = b, args.a_row = b_stride, args.a_col = 1;
-    args.b = a, args.b_row = a_column, args.b_col = a_row;
-    args.c = c, args.c_row = c_stride;
-    args.d = c, args.d_row = c_stride, args.d_col = 1;
-    args.alpha = -1, args.beta = 1;
-    if (m > 0 && n > 0 && k > 0) gemm.matmul(dtype_of<T>, args);
+    product<T>(m, n, k, {a, a_row, a_column}, {b, 1, b_stride}, c, c_stride, true);
 }
 
 // ---- triangular systems
@@ -371,6 +384,9 @@ void triangular_solve(int64_t batch, char part, char trans, char diagonal, int64
     });
 }
 
+// The distance of columns in memory of our own: whole vectors, filled up with zeros; odd, so that they share no place in a cache.
+template <class T> int64_t padded_stride(int64_t rows) { return (divide_up(rows, lanes<T>) | 1) * lanes<T>; }
+
 // ---- least squares
 
 // A tall matrix to its triangle, by reflections that the right-hand sides follow; `together` of them are applied at a time, which
@@ -379,6 +395,15 @@ constexpr int together = 4;
 template <class T> struct Reflections {
     const T* vectors[together];
     T scales[together] = {}, products[together][together];  // of the vectors with each other
+
+    void multiply_vectors(int64_t from, int64_t to) {
+        for (int p = 0; p < together; p++)
+            for (int before = 0; before < p; before++) {
+                Vec<T> sum = {};
+                for (int64_t i = from; i < to; i += lanes<T>) sum += load(vectors[p] + i) * load(vectors[before] + i);
+                products[p][before] = sum_lanes<T>(sum);
+            }
+    }
 
     // Columns from `first` on, N of them, between the rows [from, to), in the order of the reflections.
     template <int P, int N> void apply_to(T* first, int64_t stride, int64_t from, int64_t to, int begin) const {
@@ -438,8 +463,7 @@ template <class T> T norm_of(const T* x, int64_t from, int64_t end) {
 
 template <class T> void reduce_tall(int64_t m, int64_t n, void* a_, int64_t columns, void* b_) {
     constexpr int64_t L = lanes<T>;
-    const int64_t stride =
-        (divide_up(m, L) | 1) * L;  // whole vectors, filled up with zeros; odd, so that columns share no place in a cache
+    const int64_t stride = padded_stride<T>(m);
     T *const a = static_cast<T*>(a_), *const b = static_cast<T*>(b_);
     const Array<T> both(stride * (n + columns)), vectors(stride * together);
     for (int64_t c = 0; c < n + columns; c++) {
@@ -466,17 +490,269 @@ template <class T> void reduce_tall(int64_t m, int64_t n, void* a_, int64_t colu
             x[j] = beta;
             std::memset(x + j + 1, 0, size_t(m - j - 1) * sizeof(T));
         }
-        for (int p = 0; p < together; p++)
-            for (int before = 0; before < p; before++) {
-                Vec<T> sum = {};
-                for (int64_t i = from; i < stride; i += L) sum += load(all.vectors[p] + i) * load(all.vectors[before] + i);
-                all.products[p][before] = sum_lanes<T>(sum);
-            }
+        all.multiply_vectors(from, stride);
         int64_t c = panel + inside;
         for (; c + 4 <= n + columns; c += 4) all.template apply_to<together, 4>(both.at + c * stride, stride, from, stride, 0);
         for (; c < n + columns; c++) all.template apply_to<together, 1>(both.at + c * stride, stride, from, stride, 0);
     }
     for (int64_t c = 0; c < n + columns; c++) std::memcpy(c < n ? a + c * m : b + (c - n) * m, both.at + c * stride, size_t(m) * sizeof(T));
+}
+
+// ---- QR
+
+// Reflections I - tau v v^T by blocks of columns: I - Y T Y^T with an upper triangle T.
+constexpr int64_t reflected = 32;
+
+// Reflects x from row j on to beta, which replaces x[j]; v is the vector of the reflection from row `from` on, 1 at row j and zero above.
+// LAPACK's convention: nothing is reflected where there is nothing below.
+template <class T> T reflect(T* x, T* v, int64_t j, int64_t from, int64_t end) {
+    constexpr int64_t L = lanes<T>;
+    constexpr T tiny_norm = sizeof(T) == 4 ? T(0x1p-100) : T(0x1p-900);
+    for (int64_t i = from; i < end; i += L) store(v + i, Vec<T>{});
+    v[j] = 1;
+    const T head_before = x[j];
+    x[j] = 0;
+    const T below = norm_of(x, j, end);
+    x[j] = head_before;
+    if (below == 0) return 0;
+    T norm = norm_of(x, j, end), back = 1;
+    if (norm < tiny_norm) {  // few digits are left: of a multiple
+        back = tiny_norm;
+        for (int64_t i = j; i < end; i++) x[i] /= tiny_norm;
+        norm = norm_of(x, j, end);
+    }
+    const T beta = x[j] > 0 ? -norm : norm, head = x[j] - beta;
+    for (int64_t i = from; i < end; i += L) store(v + i, load(x + i) / head);
+    for (int64_t i = from; i < j; i++) v[i] = 0;
+    v[j] = 1;
+    x[j] = beta * back;
+    return -head / beta;
+}
+
+// T of `count` reflections with the vectors y in the rows [from, to).
+template <class T> void block_triangle(const T* y, int64_t stride, int64_t from, int64_t to, int64_t count, const T* tau, T* t) {
+    alignas(64) T products[reflected * reflected];
+    product<T>(count, count, to - from, {y + from, stride, 1}, {y + from, 1, stride}, products, reflected, false);
+    for (int64_t j = 0; j < count; j++) {
+        T column[reflected] = {};
+        for (int64_t l = 0; l < j; l++)
+            for (int64_t i = 0; i <= l; i++) column[i] += t[l * reflected + i] * products[j * reflected + l];
+        for (int64_t i = 0; i < reflected; i++) t[j * reflected + i] = i < j ? -tau[j] * column[i] : i == j ? tau[j] : T(0);
+    }
+}
+
+// C -= Y op(T) Y^T C for columns of C from row `from` on, where Y begins; transposed: the reflections backwards.
+template <class T> void apply_block(const T* y, int64_t stride, int64_t from, int64_t to, int64_t count, const T* t, bool transposed, T* c,
+                                    int64_t c_stride, int64_t columns) {
+    over(divide_up(columns, block), 4. * double(to - from) * double(count) * block, [&](int64_t unit) {
+        alignas(64) T first[reflected * block], second[reflected * block];
+        T* const part = c + unit * block * c_stride;
+        const int64_t n = least(block, columns - unit * block);
+        product<T>(count, n, to - from, {y + from, stride, 1}, {part + from, 1, c_stride}, first, reflected, false);
+        product<T>(count, n, count, {t, transposed ? reflected : 1, transposed ? 1 : reflected}, {first, 1, reflected}, second, reflected,
+                   false);
+        product<T>(to - from, n, count, {y + from, 1, stride}, {second, 1, reflected}, part + from, c_stride, true);
+    });
+}
+
+template <class T> void qr(int64_t batch, int64_t m, int64_t n, void* a_, void* tau_) {
+    constexpr int64_t L = lanes<T>;
+    const int64_t k = least(m, n), stride = padded_stride<T>(m);
+    over(batch, 2. * double(m) * double(n) * double(k), [&](int64_t matrix) {
+        T *const a = static_cast<T*>(a_) + matrix * m * n, *const tau = static_cast<T*>(tau_) + matrix * k;
+        const Array<T> all(stride * n), vectors(stride * reflected), triangle(reflected * reflected);
+        for (int64_t c = 0; c < n; c++) {
+            std::memcpy(all.at + c * stride, a + c * m, size_t(m) * sizeof(T));
+            std::memset(all.at + c * stride + m, 0, size_t(stride - m) * sizeof(T));
+        }
+        for (int64_t panel = 0; panel < k; panel += reflected) {
+            const int64_t count = least(reflected, k - panel), first = panel / L * L;
+            for (int64_t group = 0; group < count; group += together) {
+                const int64_t inside = least(int64_t(together), count - group), from = (panel + group) / L * L;
+                Reflections<T> few;
+                for (int64_t p = 0; p < together; p++) few.vectors[p] = vectors.at + (group + least(p, inside - 1)) * stride;
+                for (int64_t p = 0; p < inside; p++) {
+                    const int64_t j = panel + group + p;
+                    T* const v = vectors.at + (group + p) * stride;
+                    for (int64_t i = first; i < from; i++) v[i] = 0;
+                    tau[j] = few.scales[p] = reflect(all.at + j * stride, v, j, from, stride);
+                    for (int64_t c = p + 1; c < inside; c++)
+                        few.template apply_to<1, 1>(all.at + (panel + group + c) * stride, stride, from, stride, int(p));
+                }
+                few.multiply_vectors(from, stride);
+                int64_t c = panel + group + inside;
+                const int64_t end = panel + count;
+                for (; c + 4 <= end; c += 4) few.template apply_to<together, 4>(all.at + c * stride, stride, from, stride, 0);
+                for (; c < end; c++) few.template apply_to<together, 1>(all.at + c * stride, stride, from, stride, 0);
+            }
+            for (int64_t j = panel; j < panel + count; j++) {
+                std::memcpy(a + j * m, all.at + j * stride, size_t(j + 1) * sizeof(T));
+                std::memcpy(a + j * m + j + 1, vectors.at + (j - panel) * stride + j + 1, size_t(m - j - 1) * sizeof(T));
+            }
+            if (panel + count == n) break;
+            block_triangle(vectors.at, stride, first, stride, count, tau + panel, triangle.at);
+            apply_block(vectors.at, stride, first, stride, count, triangle.at, true, all.at + (panel + count) * stride, stride,
+                        n - panel - count);
+        }
+        for (int64_t c = k; c < n; c++) std::memcpy(a + c * m, all.at + c * stride, size_t(m) * sizeof(T));
+    });
+}
+
+// The first n columns of the product of k reflections, whose vectors lie below the diagonal of A (m x n).
+template <class T> void householder(int64_t batch, int64_t m, int64_t n, int64_t k, void* a_, const void* tau_) {
+    constexpr int64_t L = lanes<T>;
+    const int64_t stride = padded_stride<T>(m);
+    over(batch, 2. * double(m) * double(n) * double(k), [&](int64_t matrix) {
+        T* const a = static_cast<T*>(a_) + matrix * m * n;
+        const T* const tau = static_cast<const T*>(tau_) + matrix * k;
+        const Array<T> all(stride * n), vectors(stride * reflected), triangle(reflected * reflected);
+        std::memset(all.at, 0, size_t(stride * n) * sizeof(T));
+        for (int64_t c = 0; c < n; c++) all[c * stride + c] = 1;
+        for (int64_t panel = (k - 1) / reflected * reflected; panel >= 0; panel -= reflected) {
+            const int64_t count = least(reflected, k - panel), first = panel / L * L;
+            for (int64_t p = 0; p < count; p++) {
+                T* const v = vectors.at + p * stride;
+                const int64_t j = panel + p;
+                std::memset(v, 0, size_t(j) * sizeof(T));
+                v[j] = 1;
+                std::memcpy(v + j + 1, a + j * m + j + 1, size_t(m - j - 1) * sizeof(T));
+                std::memset(v + m, 0, size_t(stride - m) * sizeof(T));
+            }
+            block_triangle(vectors.at, stride, first, stride, count, tau + panel, triangle.at);
+            // Columns before the panel are zero from its rows on.
+            apply_block(vectors.at, stride, first, stride, count, triangle.at, false, all.at + panel * stride, stride, n - panel);
+        }
+        for (int64_t c = 0; c < n; c++) std::memcpy(a + c * m, all.at + c * stride, size_t(m) * sizeof(T));
+    });
+}
+
+// ---- symmetric matrices to three diagonals
+
+template <class T> constexpr int64_t corner =
+    lanes<T> < 4 ? 4 : lanes<T>;  // blocks on the diagonal are whole; four columns are read at once
+
+// y = A v, where A has the blocks on and below its diagonal, for rows and columns [from, end), whole blocks.
+template <class T> void symmetric_product(const T* a, int64_t stride, int64_t from, int64_t end, const T* v, T* y) {
+    constexpr int64_t L = lanes<T>;
+    for (int64_t i = from; i < end; i += L) store(y + i, Vec<T>{});
+    for (int64_t j = from; j < end; j += corner<T>) {
+        const T* const columns = a + j * stride;
+        for (int64_t i = j; i < j + corner<T>; i += L) {
+            Vec<T> sums[2] = {load(y + i), Vec<T>{}};
+            for (int64_t c = 0; c < corner<T>; c++) sums[c % 2] += load(columns + c * stride + i) * v[j + c];
+            store(y + i, sums[0] + sums[1]);
+        }
+        for (int64_t c = 0; c < corner<T> && j + corner<T> < end; c += 4) {
+            const T* const four = columns + c * stride;
+            const T v0 = v[j + c], v1 = v[j + c + 1], v2 = v[j + c + 2], v3 = v[j + c + 3];
+            Vec<T> s0 = {}, s1 = {}, s2 = {}, s3 = {};
+            for (int64_t i = j + corner<T>; i < end; i += L) {
+                const Vec<T> a0 = load(four + i), a1 = load(four + stride + i), a2 = load(four + 2 * stride + i),
+                             a3 = load(four + 3 * stride + i), x = load(v + i);
+                store(y + i, load(y + i) + (a0 * v0 + a1 * v1) + (a2 * v2 + a3 * v3));
+                s0 += a0 * x, s1 += a1 * x, s2 += a2 * x, s3 += a3 * x;
+            }
+            T four_sums[4];
+            sum_four<T>(s0, s1, s2, s3, four_sums);
+            for (int k = 0; k < 4; k++) y[j + c + k] += four_sums[k];
+        }
+    }
+}
+
+template <class T> T dot(const T* a, const T* b, int64_t from, int64_t to) {
+    constexpr int64_t L = lanes<T>;
+    Vec<T> sum = {};
+    for (int64_t i = from; i < to; i += L) sum += load(a + i) * load(b + i);
+    return sum_lanes<T>(sum);
+}
+
+// A (n x n, of which `lower` tells the part that counts) = Q D Q^T: the diagonals of D, and what Q is made of: n - 1 vectors of
+// reflections and their factors, columns `stride` apart in `vectors`.
+//
+// What the reflections v of a panel do to the rest of A waits until its end: A -= v w^T + w v^T for each.
+template <class T> void tridiagonal(int64_t n, bool lower, const T* given, T* d, T* e, T* tau, T* vectors, int64_t stride) {
+    constexpr int64_t L = lanes<T>, B = corner<T>;
+    const int64_t end = divide_up(n, B) * B, width = n <= 192 ? 8 : reflected;
+    const Array<T> all(stride * end), panels(3 * width * stride);
+    T *const a = all.at, *const vs = panels.at, *const ws = vs + width * stride, *const vs_again = ws + width * stride;
+    std::memset(a, 0, size_t(stride * end) * sizeof(T));
+    std::memset(vs, 0, size_t(3 * width * stride) * sizeof(T));
+    for (int64_t c = 0; c < n; c++)
+        for (int64_t r = c / B * B; r < n; r++) a[c * stride + r] = (r > c) == lower || r == c ? given[c * n + r] : given[r * n + c];
+    for (int64_t panel = 0; panel < n; panel += width) {
+        const int64_t count = least(width, n - panel), first = panel / B * B;
+        for (int64_t p = 0; p < count; p++) {
+            const int64_t k = panel + p, from = k / B * B;
+            T *const x = a + k * stride, *const v = vs + p * stride, *const y = ws + p * stride;
+            for (int64_t i = from; i < end; i += L) {
+                Vec<T> value = load(x + i);
+                for (int64_t q = 0; q < p; q++) {
+                    const int64_t at = q * stride;
+                    value -= load(vs + at + i) * ws[at + k] + load(ws + at + i) * vs[at + k];
+                }
+                store(x + i, value);
+            }
+            d[k] = x[k];
+            if (k + 1 == n) break;
+            for (int64_t i = first; i < from; i += L) store(v + i, Vec<T>{}), store(y + i, Vec<T>{});
+            const T factor = tau[k] = reflect(x, v, k + 1, from, end);
+            e[k] = x[k + 1];
+            symmetric_product(a, stride, from, end, v, y);
+            for (int64_t q = 0; q < p; q += 2) {  // two at a time, the second maybe the first again
+                const int64_t at = q * stride, next = least(q + 1, p - 1) * stride;
+                Vec<T> sums[4] = {};
+                for (int64_t i = from; i < end; i += L) {
+                    const Vec<T> x0 = load(v + i);
+                    sums[0] += load(ws + at + i) * x0, sums[1] += load(vs + at + i) * x0;
+                    sums[2] += load(ws + next + i) * x0, sums[3] += load(vs + next + i) * x0;
+                }
+                T f[4];
+                sum_four<T>(sums[0], sums[1], sums[2], sums[3], f);
+                if (next == at) f[2] = f[3] = 0;
+                for (int64_t i = from; i < end; i += L)
+                    store(y + i, load(y + i) - (load(vs + at + i) * f[0] + load(ws + at + i) * f[1]) -
+                                     (load(vs + next + i) * f[2] + load(ws + next + i) * f[3]));
+            }
+            const T half = factor * factor * dot(y, v, from, end) / 2;
+            for (int64_t i = from; i < end; i += L) store(y + i, load(y + i) * factor - load(v + i) * half);
+            for (int64_t i = from; i <= k; i++) y[i] = 0;
+        }
+        for (int64_t p = 0; p < count; p++) {
+            T* const kept = vectors + (panel + p) * stride;
+            std::memset(kept, 0, size_t(first) * sizeof(T));
+            std::memcpy(kept + first, vs + p * stride + first, size_t(end - first) * sizeof(T));
+            std::memcpy(vs_again + p * stride + first, vs + p * stride + first, size_t(end - first) * sizeof(T));
+        }
+        const int64_t next = panel + count;
+        if (next >= n) break;
+        const int64_t start = next / B * B;  // by blocks of columns from their diagonal on
+        over(divide_up(end - start, block), 4. * double(end - start) * double(count) * block, [&](int64_t unit) {
+            const int64_t c = start + unit * block, columns = least(block, end - c);
+            product<T>(end - c, columns, 2 * width, {vs + c, 1, stride}, {ws + c, stride, 1}, a + c * stride + c, stride, true);
+        });
+    }
+}
+
+// Z (n x n) = Q Z, with Q as `tridiagonal` leaves it.
+template <class T> void apply_tridiagonal(int64_t n, const T* tau, const T* vectors, int64_t stride, T* z) {
+    constexpr int64_t L = lanes<T>;
+    const Array<T> triangle(reflected * reflected);
+    for (int64_t panel = (n - 2) / reflected * reflected; panel >= 0; panel -= reflected) {
+        const int64_t count = least(reflected, n - 1 - panel), first = panel / L * L;
+        block_triangle(vectors + panel * stride, stride, first, n, count, tau + panel, triangle.at);
+        apply_block(vectors + panel * stride, stride, first, n, count, triangle.at, false, z, n, n);
+    }
+}
+
+// One symmetric matrix: three diagonals, then solve(d, e, z) has the values and, where wanted, vectors of those, which become A's.
+template <class T> void eigh(int64_t n, bool lower, bool wants_vectors, void* a_, void* values, void* context,
+                             void (*solve)(void* context, int64_t n, void* d, void* e, void* z)) {
+    T *const a = static_cast<T*>(a_), *const d = static_cast<T*>(values);
+    const int64_t stride = padded_stride<T>(divide_up(n, corner<T>) * corner<T>);
+    const Array<T> e(n), tau(n), vectors(stride * n);
+    tridiagonal(n, lower, a, d, e.at, tau.at, vectors.at, stride);
+    solve(context, n, d, e.at, wants_vectors ? a : nullptr);
+    if (wants_vectors) apply_tridiagonal(n, tau.at, vectors.at, stride, a);
 }
 
 }  // namespace
@@ -486,6 +762,9 @@ const SystemKernels systems_table = {{&lu<float>, &lu<double>},
                                      {&lu_solve<float>, &lu_solve<double>},
                                      {&lu_inverse<float>, &lu_inverse<double>},
                                      {&triangular_solve<float>, &triangular_solve<double>},
-                                     {&reduce_tall<float>, &reduce_tall<double>}};
+                                     {&reduce_tall<float>, &reduce_tall<double>},
+                                     {&qr<float>, &qr<double>},
+                                     {&householder<float>, &householder<double>},
+                                     {&eigh<float>, &eigh<double>}};
 
 }  // namespace wisp::cpu::WISP_ISA

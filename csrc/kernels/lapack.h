@@ -44,6 +44,11 @@ struct SystemKernels {
     void (*triangular_solve[2])(int64_t batch, char part, char trans, char diagonal, int64_t m, int64_t n, const void* a, void* b);
     // One matrix A (m x n, m > n) becomes R over zeros, and B (m rows) what the same rotations make of it.
     void (*reduce_tall[2])(int64_t m, int64_t n, void* a, int64_t columns, void* b);
+    void (*qr[2])(int64_t batch, int64_t m, int64_t n, void* a, void* tau);
+    void (*householder[2])(int64_t batch, int64_t m, int64_t n, int64_t k, void* a, const void* tau);
+    // One matrix A (n x n), of which `solve` has the problem of three diagonals: d becomes the values, z (or null) the vectors.
+    void (*eigh[2])(int64_t n, bool lower, bool wants_vectors, void* a, void* values, void* context,
+                    void (*solve)(void* context, int64_t n, void* d, void* e, void* z));
 };
 
 }  // namespace wisp::kernels

@@ -221,3 +221,49 @@ def test_tall_least_squares(driver, dtype):
             result = L.lstsq(a, b, driver=driver)
             assert result.rank.tolist() == [n - 2, n - 2]
             wisp.testing.assert_close(result.solution, wisp.linalg.pinv(a, rtol=1e-5) @ b, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype, eps", [(wisp.float32, 2e-5), (wisp.float64, 1e-13)])
+@pytest.mark.parametrize("m, n", [(16, 16), (17, 40), (40, 17), (64, 64), (65, 33), (100, 97), (33, 130)])
+def test_qr_around_the_edges_of_blocks(dtype, eps, m, n):
+    wisp.manual_seed(m)
+    x = wisp.randn(m, n, dtype=dtype)
+    without_a_column = x.clone()
+    without_a_column[:, 5] = 0
+    for a in (x, without_a_column, x.triu(), x * 1e-30, wisp.ones(m, n, dtype=dtype)):
+        for mode in ("reduced", "complete"):
+            q, r = (y.double().numpy() for y in wisp.linalg.qr(a, mode=mode))
+            assert np.abs(q @ r - a.double().numpy()).max() <= eps * m * a.abs().max().item()
+            assert np.abs(q.T @ q - np.eye(q.shape[1])).max() < eps * m
+            assert np.abs(np.tril(r, -1)).max() == 0
+
+
+@pytest.mark.parametrize("dtype, eps", [(wisp.float32, 2e-5), (wisp.float64, 1e-13)])
+@pytest.mark.parametrize("n", [16, 17, 31, 32, 33, 64, 100, 200, 230])
+def test_eigh_around_the_edges_of_blocks(dtype, eps, n):
+    wisp.manual_seed(n)
+    x = wisp.randn(n, n, dtype=dtype)
+    x = x + x.mT
+    for a in (x, x * 1e-25, x * 1e25, x.diag().diag(), wisp.ones(n, n, dtype=dtype), wisp.zeros(n, n, dtype=dtype)):
+        exact = np.linalg.eigvalsh(a.double().numpy())
+        bound = eps * n * np.abs(exact).max()
+        for uplo in "LU":
+            half = a.tril() if uplo == "L" else a.triu()
+            values, vectors = (y.double().numpy() for y in wisp.linalg.eigh(half, UPLO=uplo))
+            assert np.abs(values - exact).max() <= bound
+            assert np.abs(vectors.T @ vectors - np.eye(n)).max() < eps * n
+            assert np.abs(a.double().numpy() @ vectors - vectors * values).max() <= bound
+            assert np.abs(wisp.linalg.eigvalsh(half, UPLO=uplo).double().numpy() - exact).max() <= bound
+
+
+def test_qr_and_eigh_do_not_depend_on_threads():
+    a = wisp.randn(300, 300)
+    threads = wisp.get_num_threads()
+    results = []
+    try:
+        for count in (1, 3):
+            wisp.set_num_threads(count)
+            results.append([*wisp.linalg.qr(a), *wisp.linalg.eigh(a + a.mT)])
+    finally:
+        wisp.set_num_threads(threads)
+    assert all((one == other).all() for one, other in zip(*results, strict=True))

@@ -281,7 +281,8 @@ void propagate_tangents(Node& node, std::span<const Tensor> inputs, std::span<co
             const Tensor& result = results[size_t(k)];
             if (!result || !is_differentiable(result.dtype())) continue;
             Tensor t = k < products.size() ? products[k] : Tensor();
-            if (in_place && t && std::any_of(in.tangents.begin(), in.tangents.end(), [&](const Tensor& i) { return i.same(t); })) {
+            if (in_place && t && !node.context &&
+                std::any_of(in.tangents.begin(), in.tangents.end(), [&](const Tensor& i) { return i.same(t); })) {
                 Below below(level);
                 t = clone(t);  // an input's own
             }

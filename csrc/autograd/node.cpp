@@ -280,13 +280,16 @@ static Node* accumulator_of(const Tensor& t) {
 
 // A view that has no place in the graph of its base cannot be written to, nor used after the base was written to (`since`).
 static void refuse_view(const Tensor& view, const char* name, bool since) {
-    if (view->view_kind != view_no_grad && view->view_kind != view_multi_output && view->view_kind != view_custom) return;
+    if (view->view_kind == view_plain || view->view_kind == view_other_dtype) return;
     const char* const what = since ? "its base or another view of its base has been modified inplace" : "is being modified inplace";
+    const bool inference = view->view_kind == view_inference;
+    const char* const mode = inference ? "inference" : "no_grad";
     const std::string which =
-        view->grad_fn
-            ? str("Output ", view->output_number, " of ", forward_name(view->grad_fn->name), " is a view and ", what, ".")
-            // only in inference mode a view without a history requires a gradient
-            : str("A view was created in ", view->requires_grad ? "inference" : "no_grad", " mode and ", what, " with grad mode enabled.");
+        view->grad_fn && (inference || view->view_kind == view_no_grad)
+            ? str("Output ", view->output_number, " of ", forward_name(view->grad_fn->name), " is a view of a view which was created in ",
+                  mode, " mode and ", what, ".")
+        : view->grad_fn ? str("Output ", view->output_number, " of ", forward_name(view->grad_fn->name), " is a view and ", what, ".")
+                        : str("A view was created in ", mode, " mode and ", what, " with grad mode enabled.");
     if (view->view_kind == view_multi_output)
         throw RuntimeError(
             which,
@@ -299,12 +302,12 @@ static void refuse_view(const Tensor& view, const char* name, bool since) {
             " This view was created inside a custom Function (or because an input was returned as-is), and the history of the write would "
             "take the place of the Function's own backward, with wrong gradients. Return a clone() from the Function instead. (",
             name, " on shape ", view.sizes(), ")");
-    throw RuntimeError(
-        which,
-        " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
-        "the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both "
-        "outside (if you want the inplace to be tracked). (",
-        name, " on shape ", view.sizes(), ")");
+    throw RuntimeError(which,
+                       " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
+                       "the view and the inplace either both inside the ",
+                       inference ? "inference_mode" : "no_grad",
+                       " block (if you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked). (",
+                       name, " on shape ", view.sizes(), ")");
 }
 
 Node* grad_fn_of(const Tensor& t) {
@@ -319,7 +322,7 @@ Node* grad_fn_of(const Tensor& t) {
     if (t->base && t->view_version != t.version()) {
         Tensor base = Tensor::borrow(t->base);
         if (base.in_graph()) {
-            if (grad_mode == grad_on && t->view_kind == view_no_grad) refuse_view(t, "a view", true);
+            if (grad_mode == grad_on && (t->view_kind == view_no_grad || t->view_kind == view_inference)) refuse_view(t, "a view", true);
             // The base was written to since: this view's history is the base's, seen through its layout.
             NodePtr n = NodePtr::steal(new_node("AsStridedBackward0"));
             add_input(*n, base);
@@ -461,7 +464,8 @@ Tensor make_view(const Tensor& t, Layout layout, ViewKind kind) {
     TensorObject* base = t->base ? t->base : t.get();
     Py_INCREF(reinterpret_cast<PyObject*>(base));
     v->base = base;
-    v->view_kind = kind != view_plain ? kind : grad_mode != grad_on ? view_no_grad : t->base ? t->view_kind : view_plain;
+    const ViewKind outside = inference_mode ? view_inference : view_no_grad;
+    v->view_kind = kind != view_plain ? kind : grad_mode != grad_on ? outside : t->base ? t->view_kind : view_plain;
     v->view_version = t.version();
     v->inference = t->inference;
     if (inference_mode && !t->inference && t.in_graph())

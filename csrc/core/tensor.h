@@ -42,7 +42,14 @@ struct TensorObject {
 };
 
 // How a view came about decides what an in-place write to it may do.
-enum ViewKind : uint8_t { view_plain, view_no_grad, view_multi_output, view_other_dtype, view_custom };  // view_custom: by a Function
+enum ViewKind : uint8_t {
+    view_plain,
+    view_no_grad,
+    view_multi_output,
+    view_other_dtype,
+    view_custom,
+    view_inference
+};  // custom: by a Function
 
 extern PyTypeObject* tensor_type;  // wisp.Tensor
 

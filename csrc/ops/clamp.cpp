@@ -51,10 +51,10 @@ Tensor clamp_to_tensors(const Tensor& x, const Arg& low, const Arg& high, const 
 // With numbers a missing bound is an infinite one.
 Tensor clamp(const Tensor& x, const Arg& low, const Arg& high, const Names& names) {
     if (!low.given && !high.given) throw RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None");
-    if (is_complex(x.dtype())) throw RuntimeError("clamp is not supported for complex types");
+    if (is_complex(x.dtype())) throw NotImplemented("clamp is not supported for complex types");
     if (low.tensor || high.tensor) return clamp_to_tensors(x, low, high, names.tensors);
     if ((low.given && low.number.is_complex()) || (high.given && high.number.is_complex()))
-        throw RuntimeError("clamp is not supported for complex types");
+        throw NotImplemented("clamp is not supported for complex types");
     DType d = x.dtype();
     if (low.given) d = promote(d, is_floating(d) && !low.number.is_complex() ? d : result_type(x, low.number));
     if (high.given) d = promote(d, is_floating(d) && !high.number.is_complex() ? d : result_type(x, high.number));

@@ -451,6 +451,9 @@ static Tensor unflatten(const Tensor& t, int64_t dim, const Dims& sizes) {
     Dims result;
     Dims inferred;
     if (std::count(sizes.begin(), sizes.end(), -1) > 1) throw RuntimeError("unflatten: only one dimension can be inferred, got ", sizes);
+    if (t.size(dim) == 0 && std::count(sizes.begin(), sizes.end(), -1) && std::count(sizes.begin(), sizes.end(), 0))
+        throw RuntimeError("unflatten: cannot reshape tensor of 0 elements into shape ", sizes,
+                           " because the unspecified dimension size -1 can be any value and is ambiguous");
     try {
         inferred = infer_size(sizes, t.size(dim));
     } catch (const Error&) {

@@ -408,7 +408,12 @@ PyObject* function_record(PyObject*, PyObject* args) {
         node->context = ctx;
         Py_INCREF(ctx);
         node->apply = [](Backward& bw) {
-            Ref grads(make_tuple(bw.grads, bw.node.outputs.size(), nullptr));
+            Ref grads(PyList_New(bw.node.outputs.size()));  // a list, which is emptied: whoever computes with a gradient may free it
+            const bool seen_later = bw.node.hooks && bw.node.hooks->post_hooks;
+            for (int64_t i = 0; i < bw.node.outputs.size(); i++) {
+                PyList_SET_ITEM(grads.get(), i, Py_NewRef(bw.grads[i] ? bw.grads[i].object() : Py_None));
+                if (!seen_later) bw.grads[i] = Tensor();
+            }
             Ref node(node_object(&bw.node));  // passed in, not kept by ctx: that would be a cycle
             Ref results(PyObject_CallMethod(bw.node.context, "_run_backward", "(OO)", grads.get(), node.get()));
             TensorList list = to_tensors(results.get());

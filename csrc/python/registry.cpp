@@ -223,6 +223,9 @@ PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots,
         if (!is_tensor(out)) throw TypeError(op.name, "(): argument 'out' must be Tensor, not ", Py_TYPE(out)->tp_name);
         copy_out(Tensor::borrow(as_tensor_object(out)), Tensor::borrow(as_tensor_object(result.get())), op.name.c_str(), o.exact_out,
                  o.any_out);
+        // A factory's requires_grad is out's: what is made from nothing is a leaf.
+        if (Tensor made = Tensor::borrow(as_tensor_object(result.get())); made->requires_grad && !made->grad_fn)
+            as_tensor_object(out)->requires_grad = true;
         Py_INCREF(out);
         return out;
     }

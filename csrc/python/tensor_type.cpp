@@ -56,10 +56,16 @@ void profile(Profiled& profiled, const char* name, const char* suffix, PyObject*
     profiled.begin(EventKind::operation, name, suffix, arguments, b ? 2 : 1);
 }
 
+PyObject* call_by_name(const char* name, PyObject* a, PyObject* b);
+
 template <Pointwise op> PyObject* binary(PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         Arg x, y;
-        if (!operand(a, x) || !operand(b, y)) Py_RETURN_NOTIMPLEMENTED;
+        if (!operand(a, x) || !operand(b, y)) {
+            if (batching && (has_batched(a) || has_batched(b)))
+                return call_by_name(method_of(op, "").c_str(), a, b);  // Tensor.__add__(a, b)
+            Py_RETURN_NOTIMPLEMENTED;
+        }
         ANSWERED(op, "", a, b)
         Profiled profiled;
         if (profiling) [[unlikely]]
@@ -110,7 +116,10 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulo) {
 }
 PyObject* power_inplace(PyObject* a, PyObject* b, PyObject*) { return PyObject_CallMethod(a, "pow_", "(O)", b); }
 PyObject* matrix_multiply(PyObject* a, PyObject* b) {
-    if (!reads_as_tensor(a) || !reads_as_tensor(b)) Py_RETURN_NOTIMPLEMENTED;
+    if (!reads_as_tensor(a) || !reads_as_tensor(b)) {
+        if (batching && (has_batched(a) || has_batched(b))) return call_by_name("matmul", a, b);
+        Py_RETURN_NOTIMPLEMENTED;
+    }
     if (autocast_users || profiling || overriding) return call_by_name("matmul", a, b);
     return guarded([&] { return matmul(as_tensor(a), as_tensor(b)).release(); });
 }

@@ -448,6 +448,16 @@ def get_default_nowrap_functions():
     return {_core.Tensor._base.__get__, _core.Tensor.grad.__get__, _core.Tensor._grad.__get__}
 
 
+def _get_current_function_mode():
+    """The mode that was entered last, or None."""
+    return _local.modes[-1] if _local.modes else None
+
+
+def _get_current_function_mode_stack():
+    """The modes that are active, the outermost first."""
+    return list(_local.modes)
+
+
 def get_ignored_functions():
     """Functions that cannot be answered by `__torch_function__`: those that take no tensors."""
     import wisp

@@ -20,7 +20,7 @@ def set_batching(batched_type, apply):
     _BatchedTensor, _apply_batched = batched_type, apply
 
 
-_active = threading.local()  # how many of wisp.func's transforms this thread is in
+_active = threading.local()  # how many of wisp.func's transforms this thread is in; .lenient: any Function may be in them
 
 
 class transform:
@@ -38,6 +38,8 @@ def transforms_active():
 
 
 def check_transformable(cls):
+    if getattr(_active, "lenient", False):
+        return
     if cls.setup_context is Function.setup_context and not cls.__module__.startswith("wisp."):
         raise RuntimeError(
             "In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must override the "
@@ -132,11 +134,12 @@ class FunctionCtx:
         finally:
             self._node = before
 
-    def _checked_backward(self, grads):
-        function = self._function
+    def _checked_backward(self, given):
+        function, grads = self._function, list(given)
+        given.clear()  # the engine's list: who gets the gradients may let go of them
         if self._materialize:
             left = () if self._materialize_non_diff_grads else self._without_gradient
-            grads = tuple(
+            grads[:] = (
                 wisp.zeros(kind[0], dtype=kind[1], device=kind[2]) if grad is None and kind is not None and i not in left else grad
                 for i, (grad, kind) in enumerate(zip(grads, self._outputs))
             )
@@ -439,7 +442,9 @@ def _call_backward(function, ctx, grads):
             "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one of them."
         )
     backward = function.vjp if own_vjp else function.backward
-    return backward(ctx, list(grads)) if function.boxed_grads_call else backward(ctx, *grads)
+    if function.boxed_grads_call:
+        return backward(ctx, grads if isinstance(grads, list) else list(grads))
+    return backward(ctx, *grads)
 
 
 class InplaceFunction(Function):

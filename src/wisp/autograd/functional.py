@@ -2,6 +2,7 @@
 
 import wisp
 from wisp import _core, _reference
+from wisp._tensor import has_shells
 from wisp.autograd import function as _function
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -158,7 +159,9 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
                 '`strategy="forward-mode"` are not supported together (yet). Please either set '
                 '`create_graph=False` or `strategy="reverse-mode"`.'
             )
-        return _forward_jacobian(func, inputs, strict)
+        if not has_shells([inputs] if isinstance(inputs, wisp.Tensor) else inputs):
+            return _forward_jacobian(func, inputs, strict)
+        # what holds its values in other tensors cannot carry a batch of tangents; backward has the same result
     from wisp.func._derivatives import rows_of_jacobian
 
     with wisp.enable_grad():

@@ -16,6 +16,7 @@ import wisp
 from wisp import _core
 from wisp._tensor import _disabled_torch_function_impl
 from wisp._tensor.operators import by_name
+from wisp.autograd import function as _function
 from wisp.autograd.function import check_transformable, set_batching
 from wisp.utils._pytree import tree_map
 
@@ -465,7 +466,7 @@ def apply_function(cls, args, kwargs):
     _batched_in(list(args), found)
     level = levels()[max(t._level for t in found) - 1]
     if not own:
-        if not cls.generate_vmap_rule and not cls.__module__.startswith("wisp."):
+        if not cls.generate_vmap_rule and not cls.__module__.startswith("wisp.") and not getattr(_function._active, "lenient", False):
             raise RuntimeError(
                 f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and implement the vmap "
                 "staticmethod or set generate_vmap_rule=True."

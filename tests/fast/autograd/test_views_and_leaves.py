@@ -162,3 +162,38 @@ def test_set_leaves_older_graphs_alone():
     with pytest.raises(RuntimeError, match="not have been used"):
         wisp.autograd.grad(y.sum(), x, retain_graph=True)
     assert wisp.autograd.grad(y.sum(), edge)[0].tolist() == [3.0, 3.0]
+
+
+def test_gradients_in_a_box_are_freed_when_it_is_emptied():
+    class Boxed(Function):
+        boxed_grads_call = True
+
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grads):
+            result, seen = grads[0] * 2, weakref.ref(grads[0])
+            grads.clear()
+            assert seen() is None
+            return result
+
+    x = wisp.ones(2, requires_grad=True)
+    Boxed.apply(x).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_views_of_views_say_where_the_first_was_made():
+    for mode, block in ((wisp.no_grad, "no_grad block"), (wisp.inference_mode, "inference_mode block")):
+        x = wisp.zeros(2)
+        with mode():
+            y = x.view(2)
+        y.requires_grad_()
+        with pytest.raises(RuntimeError, match=f"a view of a view .* inside the {block}"):
+            y.view(2).mul_(2)
+
+
+def test_out_of_a_factory_may_require_grad():
+    out = wisp.empty(3)
+    assert wisp.zeros(3, out=out, requires_grad=True) is out and out.requires_grad and out.is_leaf

@@ -324,3 +324,10 @@ def test_in_dims_have_the_structure_of_the_inputs():
         wisp.vmap(lambda z: z[0] + z[1], in_dims=((0, 0),))([x, y])
     with pytest.raises(RuntimeError, match=r"calling .item\(\) on a Tensor"):
         wisp.vmap(lambda x: x.item())(x)
+
+
+def test_operators_called_by_the_names_of_their_methods():
+    x, y = wisp.rand(3, 2), wisp.rand(3, 2)
+    for name in ("__radd__", "__rmul__", "__sub__", "__rsub__"):
+        method = getattr(wisp.Tensor, name)
+        wisp.testing.assert_close(wisp.vmap(method)(x, y), method(x, y))

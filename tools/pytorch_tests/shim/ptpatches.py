@@ -415,6 +415,16 @@ def _no_jit(module):
     module.RUN_CUDA = False
     module.JitTestCase = module.TestCase = module.LoggingTestCase = TestCase
 
+    def make_logging_test(**settings):
+        """Tests of what PyTorch's build logs about itself."""
+
+        def unavailable(self):
+            raise ptshim.HarnessStub("torch._logging")
+
+        return lambda test: unavailable
+
+    module.make_logging_test = make_logging_test
+
 
 def _triton(module):
     module.has_triton = lambda: False

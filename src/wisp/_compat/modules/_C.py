@@ -138,8 +138,13 @@ def _current_autograd_node():
 
 def _current_graph_task_execution_order():
     """The nodes that the backward pass has still to run, the one under way first."""
-    from wisp import _core
+    from wisp import _core, autograd
 
+    if _core._current_graph_task_id() >= 0 and autograd.is_multithreading_enabled():
+        raise RuntimeError(
+            "_current_graph_task_execution_order expects the current backward to be executed with multithreading disabled: run it within "
+            "`with torch.autograd.set_multithreading_enabled(False):`"
+        )
     return _core._current_graph_task_execution_order()
 
 

@@ -55,7 +55,12 @@ PyObject* saved_tuple(Node& n) {
     for (int64_t i = 0; i < n.saved.size(); i++) list.push_back(unpack_saved(n, i, true));
     return make_tuple(list.data(), list.size(), nullptr);
 }
+// Of a Python Function alone: what other nodes save has names (`_saved_self`).
 PyObject* node_saved_tensors(PyObject* self, void*) {
+    if (!as_node(self).context) {
+        PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute 'saved_tensors'", as_node(self).name);
+        return nullptr;
+    }
     return guarded([&]() -> PyObject* {
         Node& n = as_node(self);
         if (n.released && n.saved.empty())

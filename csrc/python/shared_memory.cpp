@@ -20,6 +20,9 @@ struct Mapping {
     size_t bytes;
     int descriptor;  // -1: closed after mapping; such memory can't be passed on
     FileKey key;
+    // How the memory that the storage had before is freed; null: it is gone, or lies with the storage.
+    void (*before)(Storage*) = nullptr;
+    void* before_owner = nullptr;
 };
 
 // A file that arrives twice is mapped once, so that tensors that shared a storage share one again.
@@ -37,6 +40,8 @@ void unmap(Storage* s) {
         close(m->descriptor);
         mapped().erase(m->key);
     }
+    s->owner = m->before_owner;
+    if (m->before) m->before(s);
     delete m;
 }
 
@@ -91,7 +96,10 @@ const Operators operators = {
              throw RuntimeError("only memory of the CPU can be moved to shared memory, not ", text_of(s->device));
          Mapping* m = map_file(int(descriptor), s->bytes, true);
          std::memcpy(m->data, s->data(), s->bytes);
-         if (s->release) {
+         if (s->release && s->exported) {  // NumPy may see it through a tensor: it lives as long as the storage
+             m->before = s->release;
+             m->before_owner = s->owner;
+         } else if (s->release) {
              s->release(s);
          } else {
              // The first block can't be freed before the storage: give its whole pages back to the system.

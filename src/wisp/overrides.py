@@ -178,6 +178,8 @@ def see_python_functions():
         for name, value in list(vars(place).items()):
             if not isinstance(value, types.FunctionType) or name.startswith(("_", "is_tensor", "is_storage", "typename")):
                 continue
+            if name in _KEPT:  # a method that a program has put there
+                continue
             if value.__closure__ is None and value.__module__.startswith(("wisp._composites", "wisp.nn.functional")):
                 _see(value)
 

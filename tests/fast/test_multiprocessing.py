@@ -68,6 +68,16 @@ def test_share_memory():
     assert p.grad.tolist() == [2, 2] and p.is_shared()
 
 
+def test_arrays_outlive_the_move_to_shared_memory():
+    x = wisp.from_numpy(np.ones(1 << 20, dtype=np.uint8))  # nobody else holds the array
+    seen = x.numpy()
+    x.share_memory_()
+    filled = [np.zeros(1 << 20, dtype=np.uint8) for _ in range(4)]
+    assert seen.sum() == 1 << 20 and x.sum() == 1 << 20 and len(filled) == 4
+    del x
+    assert seen.sum() == 1 << 20
+
+
 def answer(inbox, outbox):
     for _ in range(2):
         x = inbox.get()

@@ -2,6 +2,8 @@
 
 import copy
 import inspect
+import subprocess
+import sys
 
 import pytest
 
@@ -126,3 +128,20 @@ def test_every_overridable_function_has_an_answer_of_its_parameters():
     assert set(functions) == set(answers) and not set(functions) & wisp.overrides.get_ignored_functions()
     assert wisp.zeros in wisp.overrides.get_ignored_functions() and wisp.add in functions
     assert list(inspect.signature(answers[wisp.Tensor.sum]).parameters) == ["self", "dim", "keepdim", "dtype"]
+
+
+def test_as_subclass_asks_nobody_where_a_program_has_put_it_into_the_package():
+    code = """
+import wisp
+original = wisp.as_subclass = wisp.Tensor.as_subclass
+wisp.Tensor.as_subclass = lambda self, cls: original(self, cls)
+
+class Mine(wisp.Tensor):
+    def clone(self):
+        return self.as_subclass(wisp.Tensor).clone().as_subclass(Mine)
+
+x = wisp.ones(2).as_subclass(Mine)
+assert type(x.as_subclass(wisp.Tensor)) is wisp.Tensor and type(x.clone()) is Mine and type(x + 1) is Mine
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

@@ -83,6 +83,11 @@ def as_subclass(self, cls):
             "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class inherits "
             f"from Tensor: got {cls!r}"
         )
+    if type(self) is not _core.Tensor:  # which would answer itself, with a tensor of its own class
+        from wisp.overrides import DisableTorchFunctionSubclass
+
+        with DisableTorchFunctionSubclass():
+            return _core._operators[""]["_as_class"](self, cls)
     if cls is _core.Tensor and not self.requires_grad:
         return self.detach()
     return _core._operators[""]["_as_class"](self, cls)

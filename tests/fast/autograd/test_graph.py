@@ -363,3 +363,18 @@ def test_the_run_tells_what_it_does():
     x.grad = None
     (x * 2).sum().backward()
     assert order[0].tolist() == [3.0, 3.0]  # hooks of the node come after those of the tensor
+
+
+def test_saved_tensors_are_those_of_functions():
+    class Double(wisp.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    x = wisp.ones(2, requires_grad=True)
+    assert not hasattr((x * x).grad_fn, "saved_tensors") and Double.apply(x).grad_fn.saved_tensors[0] is x

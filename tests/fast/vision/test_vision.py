@@ -48,6 +48,8 @@ def test_mnist(tmp_path):
     assert len(data) == 60 and image.shape == (1, 28, 28) and label == int(data.targets[3]) and data.data.dtype == wisp.uint8
     wisp.testing.assert_close(image[0], (data.data[3].float() / 255 - 0.1307) / 0.3081)
     assert len(datasets.MNIST(tmp_path, train=False)) == 20 and "Split: Train" in repr(data)
+    data.data = data.data[1:2] * 0  # programs take a part this way
+    assert len(data) == 1 and data[0][0].max() == data[0][0].min()
     with pytest.raises(RuntimeError, match="FashionMNIST/raw"):
         datasets.FashionMNIST(tmp_path)
     (tmp_path / "bad").write_bytes(b"nonsense")

@@ -224,6 +224,9 @@ class _ConvTransposeNd(_ConvNd):
         return self._convolve(input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation)
 
 
+_ConvTransposeMixin = _ConvTransposeNd  # its name in older programs
+
+
 class ConvTranspose1d(_ConvTransposeNd):
     """The transpose of Conv1d as a linear map; upsamples when strided.
 

@@ -68,7 +68,6 @@ class MNIST(VisionDataset):
                 f"{', '.join(name for name, _ in self.resources)} into {self.raw_folder}"
             )
         self.data, self.targets = self._load_data()
-        self._pixels = self.data.numpy()
 
     @property
     def raw_folder(self):
@@ -124,7 +123,7 @@ class MNIST(VisionDataset):
                 raise RuntimeError(f"Error downloading {name}:\n" + "\n".join(errors))
 
     def __getitem__(self, index):
-        image = image_module(type(self).__name__).fromarray(self._pixels[index])
+        image = image_module(type(self).__name__).fromarray(self.data[index].numpy())
         return self._changed(image, int(self.targets[index]))
 
     def __len__(self):
@@ -227,6 +226,6 @@ class QMNIST(MNIST):
         return data[cut], targets[cut]
 
     def __getitem__(self, index):
-        image = image_module("QMNIST").fromarray(self._pixels[index])
+        image = image_module("QMNIST").fromarray(self.data[index].numpy())
         target = self.targets[index]
         return self._changed(image, int(target[0]) if self.compat else target)

@@ -114,3 +114,27 @@ def test_where_takes_each_element_with_its_mask():
     assert x.grad.tolist()[2:] == [0, 0] and x.grad[0] == wisp.exp(x[0])
     part = wisp.where(low, one, wisp.masked.masked_tensor(wisp.zeros(4), wisp.tensor([True, True, False, True])))
     assert part.get_mask().tolist() == [True, True, False, True]
+
+
+def test_sparse_data_under_one_mask():
+    data = wisp.tensor([[1.0, 0.0], [3.0, -4.0]])
+    mask = data != 0
+    one, two = (wisp.masked.masked_tensor(x.to_sparse(), mask.to_sparse()) for x in (data, 2 * data))
+    assert wisp.maximum(one, two)._masked_data.to_dense().tolist() == [[2.0, 0.0], [6.0, -4.0]]
+    other = wisp.masked.masked_tensor(data[:1].repeat(2, 1).to_sparse(), (data[:1] != 0).repeat(2, 1).to_sparse())
+    with pytest.raises(ValueError, match="masks must match"):
+        one + other
+
+
+def test_what_makes_no_masked_tensor():
+    data, mask = wisp.ones(2, 2), wisp.ones(2, 2).bool()
+    for bad, error, text in (
+        ((0, mask), TypeError, "data must be a Tensor"),
+        ((data, wisp.masked.masked_tensor(data, mask)), TypeError, "mask must be a Tensor"),
+        ((data.to_sparse(), mask), TypeError, "same layout"),
+        ((data, mask[0]), ValueError, "mask.dim"),
+    ):
+        with pytest.raises(error, match=text):
+            wisp.masked.masked_tensor(*bad)
+    with pytest.warns(UserWarning, match="not recommended"):
+        wisp.masked.masked_tensor(data.requires_grad_(), mask)

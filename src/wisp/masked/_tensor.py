@@ -3,6 +3,8 @@
 Operators on elements keep the mask; reductions leave masked-out elements aside (`wisp.masked`); operators on shapes work on both.
 """
 
+import warnings
+
 import wisp
 from wisp import _core
 from wisp._tensor.holder import Holder, elementwise
@@ -31,9 +33,8 @@ class MaskedTensor(Holder, _core.Tensor):
 
     def __new__(cls, data, mask, requires_grad=False):
         """A copy of the data, as a leaf of the graph."""
-        _check(data, mask)
-        values = data.to_tensor(0) if isinstance(data, MaskedTensor) else data
-        return _make(values.detach().clone().requires_grad_(requires_grad), mask)
+        _check(data, mask, leaf=True)
+        return _make(data.detach().clone().requires_grad_(requires_grad), mask)
 
     def __init__(self, *args, **kwargs):
         pass
@@ -148,7 +149,7 @@ class MaskedTensor(Holder, _core.Tensor):
         if not self.is_leaf:
             raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.")
         if id(self) not in memo:
-            memo[id(self)] = MaskedTensor(self._masked_data, self._mask.clone(), self.requires_grad)
+            memo[id(self)] = MaskedTensor(self._masked_data.detach(), self._mask.clone(), self.requires_grad)
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol):
@@ -180,13 +181,30 @@ def _rows(values, mask):
     return "[\n" + "\n".join("  " + line for line in inner.split("\n")) + "\n]"
 
 
-def _check(data, mask):
-    if not isinstance(data, _core.Tensor) or not isinstance(mask, _core.Tensor):
-        raise TypeError(f"a masked tensor needs a Tensor and a mask, got {type(data).__name__} and {type(mask).__name__}")
+def _check(data, mask, leaf=False):
+    for name, value in (("data", data), ("mask", mask)):
+        if not isinstance(value, _core.Tensor) or isinstance(value, MaskedTensor):
+            raise TypeError(f"{name} must be a Tensor, got {type(value).__name__}")
+    if data.layout is not mask.layout:
+        raise TypeError(f"data and mask must have the same layout, got {data.layout} and {mask.layout}")
+    if data.requires_grad and wisp.is_grad_enabled() and leaf:
+        warnings.warn(
+            "It is not recommended to create a MaskedTensor with a tensor that requires_grad. To avoid this, you can use "
+            "data.detach().clone(), or as_masked_tensor(data, mask), whose gradient goes on to data",
+            stacklevel=4,
+        )
     if mask.dtype != wisp.bool:
         raise TypeError("mask must have dtype bool.")
+    if data.dim() != mask.dim():
+        raise ValueError("data.dim() must equal mask.dim()")
     if tuple(data.shape) != tuple(mask.shape):
         raise ValueError("data.size() must equal mask.size()")
+
+
+def _same_masks(one, other):
+    if one.shape != other.shape or one.layout is not other.layout:
+        return False
+    return wisp.equal(*((mask if mask.layout is wisp.strided else mask.to_dense()) for mask in (one, other)))
 
 
 def _make(values, mask):
@@ -231,8 +249,15 @@ def _call(function, args, kwargs):
     if base in elementwise():
         found = [value for value in (*args, *kwargs.values()) if _masked(value)]
         for other in found[1:]:
-            if other._mask.shape != found[0]._mask.shape or not wisp.equal(other._mask, found[0]._mask):
+            if not _same_masks(other._mask, found[0]._mask):
                 raise ValueError(f"{name}: Input masks must match; combine the masks, or use to_tensor(value) first.")
+        first = found[0]._masked_data
+        if len(found) > 1 and first.layout is not wisp.strided and not inplace:  # sparse, at the places of one mask: by their values
+
+            def stored(value):
+                return value._masked_data._sparse_values if _masked(value) else value
+
+            return _make(first._with(function(*map(stored, args), **{k: stored(v) for k, v in kwargs.items()})), found[0]._mask)
         values = function(*map(_data, args), **{key: _data(value) for key, value in kwargs.items()})
         if inplace:
             return args[0]

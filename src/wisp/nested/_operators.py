@@ -121,7 +121,10 @@ def _by_parts(function, args, kwargs, first):
 def _spread(nested, dense, name):
     """A dense operand in the shape of the values: one for all, or one for each part."""
     if nested._ragged is None:
-        raise refused(f"{name} of a dense tensor and parts that differ in several sizes")
+        raise RuntimeError(
+            f"Expected both self and other to be nested, but got a nested self and non-nested other, for {name} of parts that differ in "
+            "several sizes; use unbind()"
+        )
     extra = nested.dim() - dense.dim()
     if extra < 0:
         raise RuntimeError(f"{name}: a dense tensor of {dense.dim()} dimensions and a nested one of {nested.dim()}")
@@ -396,7 +399,7 @@ def view(input, *shape, name="view"):
     if not len(input):
         raise RuntimeError(f"{name}: empty nested tensor cannot be reshaped")
     strided = input._layout is wisp.strided
-    if strided and shape and shape[0] != len(input) and (shape[0] == -1 or math.prod(shape) in (input.numel(), -input.numel())):
+    if strided and shape and shape[0] != len(input) and (-1 in shape or math.prod(shape) == input.numel()):
         raise RuntimeError(f"{name}: For now nested {name} cannot change or infer the implicit batch dimension")
     if input._ragged is None or not shape or shape[0] not in (len(input), -1):
         raise RuntimeError(

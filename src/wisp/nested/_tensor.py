@@ -160,6 +160,8 @@ class NestedTensor(Holder, _core.Tensor):
 
     def _nested_tensor_storage_offsets(self):
         """Where the parts begin in their memory."""
+        if self._layout is wisp.strided and self._values.is_contiguous():
+            return wisp.tensor([0, *itertools.accumulate(map(math.prod, self._shapes[:-1]))][: len(self)], dtype=wisp.int64)
         return wisp.tensor([part.storage_offset() for part in self._parts()], dtype=wisp.int64)
 
     def _is_view(self):

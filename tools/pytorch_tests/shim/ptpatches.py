@@ -437,6 +437,29 @@ def _inductor_harness(module):
     module.GPU_TYPE = "cuda"
 
 
+def _maskedtensor(module):
+    """The lists of operators and the comparisons of PyTorch's masked tensors, taken from the wheel, for Wisp's class."""
+    import torch
+
+    file = os.path.join(ptshim.WHEEL, *module.__name__.split(".")) + ".py"
+    with open(file) as source:
+        tree = ast.parse(source.read())
+    wanted = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and getattr(node.targets[0], "id", "").endswith("_NAMES")
+        or isinstance(node, ast.FunctionDef)
+        and node.name in ("_masks_match", "_tensors_match")
+    ]
+    found = {"torch": torch, "is_masked_tensor": torch.masked.is_masked_tensor}
+    exec(compile(ast.Module(wanted, []), file, "exec"), found)
+    for name in [name for name in found if name.endswith("_NAMES")]:
+        found["NATIVE_" + name.replace("_NAMES", "_FNS")] = [getattr(torch.ops.aten, n) for n in found[name] if hasattr(torch.ops.aten, n)]
+    vars(module).update({name: value for name, value in found.items() if not name.startswith("__")})
+
+
+ptshim.OVERLAY.update(dict.fromkeys((f"torch.masked.maskedtensor.{n}" for n in ("core", "unary", "binary", "reductions")), _maskedtensor))
 ptshim.OVERLAY.update(
     {
         "torch._utils_internal": _internal,

@@ -499,6 +499,8 @@ def _of_a_model(module, name):
         module = "wisp" + module[5:]
     if f"{module} {name}" == "builtins getattr":  # by which Python 3.11.0 to 3.11.3 write an enum's member
         return getattr, _member
+    if module == "pathlib._local":  # where Python 3.13 has its paths
+        module = "pathlib"
     harmless = _HARMLESS.get(f"{module} {name}")
     if harmless is not None:
         kind = getattr(importlib.import_module(module), name)

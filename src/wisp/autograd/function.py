@@ -370,7 +370,7 @@ class Function:
             )
         if plain:
             ctx._without_gradient = tuple(i for i in places if any(outputs[i] is value for value in plain))
-        ctx._function, ctx._name = cls, cls._node_name or cls.__name__ + "Backward"
+        ctx._function, ctx._name = cls, cls._node_name or cls.__name__ + ("GeneratedBackward" if transforms_active() else "Backward")
         ctx._outputs = [None if output is None else (tuple(output.shape), output.dtype, output.device) for output in outputs]
         try:
             recorded = _core._function_record(ctx, ctx._name, inputs, outputs, tuple(dirty), tuple(plain), ctx._to_save)

@@ -284,7 +284,7 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
             f"structure {given}"
         )
     _flat_tensors(tangents, "tangents", call)
-    with _normal_mode(), forward_ad.dual_level() as level, transform():
+    with _normal_mode(), forward_ad._set_fwd_grad_enabled(True), forward_ad.dual_level() as level, transform():
         points, directions = ([t.clone() if t.is_inference() else t for t in ts] for ts in (points, directions))
         directions = [t.clone() if t.requires_grad and t.is_leaf else t for t in directions]  # a Function's jvp may write to them
         duals = [forward_ad.make_dual(p, t, level=level) for p, t in zip(points, directions)]

@@ -245,3 +245,15 @@ def test_loops_are_found_by_the_modules_of_their_names():
     from wisp._higher_order_ops.while_loop import while_loop
 
     assert (map, scan, while_loop) == tuple(getattr(wisp._higher_order_ops, name) for name in "map scan while_loop".split())
+
+
+def test_one_process_at_a_time_holds_the_baton(tmp_path):
+    from wisp.utils.file_baton import FileBaton
+
+    one, other = (FileBaton(str(tmp_path / "lock")) for _ in range(2))
+    assert one.try_acquire() and not other.try_acquire()
+    one.release()
+    other.wait()
+    assert other.try_acquire()
+    other.release()
+    assert wisp.nn.functional._Reduction.get_enum("sum") == 2

@@ -1,6 +1,8 @@
 """Small things of PyTorch's inner modules that have something to do, and functions that it has removed and still explains."""
 
 import enum
+import os
+import time
 
 import wisp
 
@@ -145,3 +147,29 @@ def tqdm(iterable=None, *args, **kwargs):
     except ModuleNotFoundError:
         return iterable
     return bar(iterable, *args, **kwargs)
+
+
+class FileBaton:
+    """A file that one process at a time can make; others wait until it is gone."""
+
+    def __init__(self, lock_file_path, wait_seconds=0.1, warn_after_seconds=None):
+        self.lock_file_path, self.wait_seconds, self._descriptor = lock_file_path, wait_seconds, None
+
+    def try_acquire(self):
+        """Make the file; False if it is there."""
+        try:
+            self._descriptor = os.open(self.lock_file_path, os.O_CREAT | os.O_EXCL)
+        except FileExistsError:
+            return False
+        return True
+
+    def wait(self):
+        """Wait until the file is gone."""
+        while os.path.exists(self.lock_file_path):
+            time.sleep(self.wait_seconds)
+
+    def release(self):
+        """Remove the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        os.remove(self.lock_file_path)

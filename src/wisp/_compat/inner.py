@@ -130,7 +130,12 @@ INNER = {
         "Rules of an older exporter.",
         {
             "parse_args": Answer("The decorator itself.", None, "*args, **kwargs", "lambda f: f"),
-            **same("_get_tensor_sizes _get_tensor_dim_size _maybe_get_const _unimplemented", Refusal("torch.onnx.export needs no rules")),
+            **same(
+                "_get_tensor_sizes _get_tensor_dim_size _get_tensor_rank _maybe_get_const _maybe_get_scalar _get_const _is_value _is_none "
+                "_is_tensor _reshape_helper _repeat_interleave_split_helper _unimplemented _onnx_unsupported scalar_type_to_onnx "
+                "_onnx_opset_unsupported_detailed",
+                Refusal("torch.onnx.export needs no rules"),
+            ),
             "cast_pytorch_to_onnx": {},
         },
     ),
@@ -215,6 +220,9 @@ INNER = {
             "counters": {},
             "is_rng_state_getter_or_setter": Answer("False.", False, "value"),
             "warn_once": Answer("A warning.", None, "msg, stacklevel=1", "__import__('warnings').warn(msg, stacklevel=stacklevel + 1)"),
+            "same": Answer(
+                "Whether values are close.", None, "a, b, tol=1e-4, **options", "__import__('wisp').allclose(a, b, atol=tol, rtol=tol)"
+            ),
             "disable_cache_limit": Answer("A context that changes nothing.", Nothing()),
         },
     ),
@@ -262,6 +270,8 @@ INNER = {
         same("has_triton has_triton_package has_triton_tma has_triton_tma_device", Answer("False.", False)),
     ),
     "autograd.profiler_legacy": ("The profiler by an older path.", {"profile": From("wisp.autograd.profiler")}),
+    "jit._state": ("What TorchScript knows.", same("_try_get_jit_cached_function _add_script_class", Answer("None.", None, "*args"))),
+    "utils.file_baton": ("One process at a time.", {"FileBaton": From("wisp._compat.helpers")}),
     "jit._recursive": (
         "Inner parts of TorchScript.",
         {"concrete_type_store": types.SimpleNamespace(type_store={}), "infer_methods_to_compile": Refusal("scripted code runs as Python")},

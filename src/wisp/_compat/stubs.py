@@ -328,6 +328,8 @@ PATHS = {
     "jit._script": "jit",
     "jit._trace": "jit",
     **{f"ao.quantization.{name}": "ao.quantization" for name in "fake_quantize observer qconfig stubs quantize fuse_modules".split()},
+    "distributed._tensor.device_mesh": "distributed.device_mesh",
+    "distributed.algorithms.ddp_comm_hooks.default": "distributed.algorithms.ddp_comm_hooks.default_hooks",
     "jit.quantized": "ao.nn.quantized.dynamic",
     "nn.parallel.comm": "nn.parallel.scatter_gather",
     "nn.parallel.parallel_apply": "nn.parallel.scatter_gather",

@@ -342,3 +342,25 @@ def test_segmentation_models():
     assert result["out"].shape == result["aux"].shape == (1, 3, 33, 40)
     assert "classifier.0.convs.4.1.weight" in made.state_dict() and "backbone.layer4.2.bn3.bias" in made.state_dict()
     assert sum(p.numel() for p in models.segmentation.fcn_resnet50(aux_loss=True).parameters()) == 35322218
+
+
+def test_deformable_convolution():
+    x, weight, bias = (wisp.randn(*shape, dtype=wisp.float64) for shape in ((2, 4, 7, 6), (6, 2, 3, 3), (6,)))
+    still = wisp.zeros(2, 36, 4, 3, dtype=wisp.float64)  # two groups of offsets, nine taps
+    conv2d = wisp.nn.functional.conv2d
+    wisp.testing.assert_close(ops.deform_conv2d(x, still, weight, bias, 2, 1), conv2d(x, weight, bias, 2, 1, groups=2))
+    right = still.clone()
+    right[:, 1::2] = 1.0  # every tap one pixel to the right: the convolution of the moved image
+    moved = wisp.nn.functional.pad(x, (0, 1))[..., 1:]
+    inside = (..., slice(1, None), slice(1, None))  # where the padding before the first column is not seen
+    wisp.testing.assert_close(ops.deform_conv2d(x, right, weight, None, 2, 1)[inside], conv2d(moved, weight, None, 2, 1, groups=2)[inside])
+    half = wisp.full((2, 18, 4, 3), 0.5, dtype=wisp.float64)
+    wisp.testing.assert_close(ops.deform_conv2d(x, still, weight, None, 2, 1, mask=half), conv2d(x, weight, None, 2, 1, groups=2) / 2)
+    offsets = wisp.randn(1, 8, 2, 2, dtype=wisp.float64, requires_grad=True)
+    small = wisp.randn(1, 1, 3, 3, dtype=wisp.float64, requires_grad=True)
+    kernel = wisp.randn(1, 1, 2, 2, dtype=wisp.float64, requires_grad=True)
+    assert wisp.autograd.gradcheck(ops.deform_conv2d, (small, offsets, kernel))
+    with pytest.raises(RuntimeError, match="expected offsets of shape"):
+        ops.deform_conv2d(x, still[:, :35], weight)
+    layer = ops.DeformConv2d(4, 6, 3, stride=2, padding=1, groups=2).double()
+    assert layer(x, still).shape == (2, 6, 4, 3) and "kernel_size=(3, 3)" in repr(layer)

@@ -26,3 +26,8 @@ def _copy_to_script_wrapper(fn):
 def is_ignored_fn(fn):
     """False: nothing is compiled."""
     return False
+
+
+def _qualified_name(obj, mangle_name=True):
+    """The name of a class or function with its module."""
+    return f"{obj.__module__}.{obj.__qualname__}"

@@ -26,6 +26,8 @@ _LAZY = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
 def __getattr__(name):
+    if name == "_Reduction":
+        return _importlib.import_module("wisp.nn._reduction")
     if name in _LAZY:
         return getattr(_importlib.import_module("wisp." + _LAZY[name]), name)
     raise AttributeError(f"module 'wisp.nn.functional' has no attribute {name!r}")

@@ -476,7 +476,8 @@ INNER = {
     "_weights_only_unpickler": (
         "Names that files may refer to, by an inner path.",
         {
-            "_get_user_allowed_globals": Answer("The names that were added.", {}),
+            "_get_user_allowed_globals": From("wisp.serialization._names", "added_names"),
+            "_get_allowed_globals": From("wisp.serialization._names", "allowed_names"),
             **same("_add_safe_globals", From("wisp.serialization", "add_safe_globals")),
         },
     ),

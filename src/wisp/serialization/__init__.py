@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from wisp import _reference
 from wisp.serialization._mapped import map_file
-from wisp.serialization._names import Finder, add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals, unpickled
+from wisp.serialization._names import Finder, add_safe_globals, added_names, clear_safe_globals, get_safe_globals, safe_globals, unpickled
 from wisp.serialization._pickler import pickled
 from wisp.serialization._storages import (
     LEGACY_VERSION,
@@ -271,7 +271,10 @@ def get_unsafe_globals_in_checkpoint(f):
             _load_file(file, None, finder, False)
 
     _open(f, False, read)
-    return finder.refused
+    from wisp import _weights_only_unpickler  # where programs that know PyTorch's inner names change the list
+
+    allowed = {*_weights_only_unpickler._get_allowed_globals(), *added_names()}
+    return list(dict.fromkeys(name for name in finder.named if name not in allowed and "wisp" + name[5:] not in allowed))
 
 
 def _open(f, mmap, read):

@@ -369,6 +369,7 @@ class Finder:
 
     def __init__(self, weights_only, collect=False, encoding="utf-8", pickle_module=None):
         self.weights_only, self.collect, self.refused = weights_only, collect, []
+        self.named = []  # what the file refers to, while names are collected
         self.pickle_module = pickle_module  # the program's own, which reads the pickle in our stead
         self.encoding = encoding  # of the strings of Python 2
 
@@ -386,6 +387,8 @@ class Finder:
         name = _OLD_NAMES.get(f"{module} {name}", name)
         if module == "wisp" or module.startswith("wisp."):
             module = "torch" + module[4:]
+        if self.collect:
+            self.named.append(f"{module}.{name}")
         known = _NAMES.get(f"{module} {name}")
         if known is not None:
             return known
@@ -414,9 +417,9 @@ class Finder:
                 " model.state_dict() needs neither."
             )
         raise pickle.UnpicklingError(
-            f"Weights only load failed: GLOBAL {module}.{name} was not an allowed global by default. Files never run code here. If you "
-            f"trust this type, import it and use `torch.serialization.add_safe_globals([{module}.{name}])` or the context "
-            f"`torch.serialization.safe_globals([{module}.{name}])` to allowlist it before loading.{hint}"
+            f"Weights only load failed: Unsupported global: GLOBAL {module}.{name} was not an allowed global by default. Files never run "
+            f"code here. If you trust this type, import it and use `torch.serialization.add_safe_globals([{module}.{name}])` or the "
+            f"context `torch.serialization.safe_globals([{module}.{name}])` to allowlist it before loading.{hint}"
         )
 
 
@@ -561,6 +564,20 @@ def _of_the_program(kind):
 
 # ---------------------------------------------------------------- names that the user adds
 _safe = {}
+
+
+def allowed_names():
+    """What every file may name: {name: what it stands for}."""
+    return {
+        **{name.replace(" ", "."): value for name, (value, _) in _NAMES.items()},
+        **{f"torch.{name}": getattr(wisp, name) for name in _DTYPES},
+        "torch.nn.parameter.Parameter": wisp.nn.Parameter,
+    }
+
+
+def added_names():
+    """What the program has added to it."""
+    return dict(_safe)
 
 
 def _full_name(item):

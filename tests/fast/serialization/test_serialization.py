@@ -536,3 +536,15 @@ def test_files_that_cannot_seek_are_refused():
 
     with pytest.raises(AttributeError, match="seekable"):
         wisp.load(Stream())
+
+
+def test_names_that_files_may_use_are_a_list():
+    from wisp import _weights_only_unpickler
+
+    file = io.BytesIO()
+    wisp.save({"x": wisp.ones(1), "model": wisp.nn.Linear(1, 1)}, file)
+    allowed = _weights_only_unpickler._get_allowed_globals()
+    assert "torch._utils._rebuild_tensor_v2" in allowed and "torch.float32" in allowed
+    assert wisp.serialization.get_unsafe_globals_in_checkpoint(file) == ["torch.nn.modules.linear.Linear"]
+    with wisp.serialization.safe_globals([wisp.nn.Linear]):
+        assert wisp.serialization.get_unsafe_globals_in_checkpoint(file) == []

@@ -35,8 +35,13 @@ def _masked_fill(call):
     return NotImplemented if call.inplace else _core.where(mask, value.to(input.dtype), input)
 
 
+_OF_MATRICES = set("cholesky cholesky_inverse det inverse logdet matrix_exp pinverse qr slogdet svd tril triu".split())
+
+
 def _unary(call):
     """Works on the last dimensions, or on each element."""
+    if call.input.dim() < 2 and (call.name.startswith("linalg.") or call.name in _OF_MATRICES):
+        return NotImplemented  # samples that are no matrices, though their batch is one: each says so itself
     return call(**{call.first: call.physical(call.input)})
 
 
@@ -160,6 +165,8 @@ def _ravel(call):
 
 def _transposed(call):
     x = call.input
+    if x.dim() > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {x.dim()}D")
     return x.transpose(0, 1) if x.dim() == 2 else x.view_as(x)
 
 

@@ -331,3 +331,16 @@ def test_operators_called_by_the_names_of_their_methods():
     for name in ("__radd__", "__rmul__", "__sub__", "__rsub__"):
         method = getattr(wisp.Tensor, name)
         wisp.testing.assert_close(wisp.vmap(method)(x, y), method(x, y))
+
+
+@pytest.mark.parametrize("name", ["cholesky", "eigh", "inv", "qr", "svd", "det"])
+def test_samples_that_are_no_matrices_are_refused(name):
+    with pytest.raises(RuntimeError, match="dimensions|square"):
+        wisp.vmap(getattr(wisp.linalg, name))(wisp.eye(3))
+    wisp.vmap(getattr(wisp.linalg, name))(wisp.eye(3).expand(2, 3, 3))
+
+
+def test_t_of_samples():
+    with pytest.raises(RuntimeError, match="<= 2"):
+        wisp.vmap(wisp.t)(wisp.rand(2, 3, 4, 5))
+    assert wisp.vmap(wisp.t)(wisp.rand(2, 3, 4)).shape == (2, 4, 3)

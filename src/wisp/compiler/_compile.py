@@ -13,8 +13,6 @@ _KEEPING = ("reduce-overhead", "max-autotune")
 # Names of backends that programs ask for, and whether operators are noted under them.
 BACKENDS = {"inductor": True, "cudagraphs": True, "eager": False, "aot_eager": False}
 
-stance = "default"  # see set_stance
-
 
 def _check(backend, mode, options):
     if mode is not None and options is not None:
@@ -71,15 +69,7 @@ def _wraps(function):
 
 
 def _noting(function, keeping=False):
-    call = _core._call_keeping if keeping else _core._call_noting
-
-    @_wraps(function)
-    def compiled(*args, **kwargs):
-        if stance == "force_eager":
-            return function(*args, **kwargs)
-        return call(function, args, kwargs)
-
-    return compiled
+    return _wraps(function)(_core._compiled(function, keeping))
 
 
 def _forwarding(function):

@@ -2,9 +2,18 @@
 
 import functools
 
-from wisp.compiler import _compile
+from wisp import _core
 
 _STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile", "aot_eager_then_compile")
+
+
+_now = "default"
+
+
+def _take(stance):
+    global _now
+    _now = stance
+    _core._set_force_eager(stance == "force_eager")
 
 
 class set_stance:
@@ -20,18 +29,18 @@ class set_stance:
     def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
         if stance not in _STANCES:
             raise RuntimeError(f"invalid torch.compile stance '{stance}', expected one of {', '.join(_STANCES)}")
-        self._stance, self._before = stance, _compile.stance
-        _compile.stance = stance
+        self._stance, self._before = stance, _now
+        _take(stance)
 
     def __enter__(self):
-        _compile.stance = self._stance
+        _take(self._stance)
         return self
 
     def __exit__(self, *error):
-        _compile.stance = self._before
+        _take(self._before)
 
     def __call__(self, function):
-        _compile.stance = self._before  # it is a decorator: only while the function runs
+        _take(self._before)  # it is a decorator: only while the function runs
 
         @functools.wraps(function)
         def with_stance(*args, **kwargs):

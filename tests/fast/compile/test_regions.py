@@ -1,8 +1,10 @@
 """What is noted, when it runs, and what a compiled region must not change."""
 
 import copy
+import inspect
 import pickle
 import threading
+import weakref
 
 import numpy
 import pytest
@@ -384,3 +386,50 @@ def test_inputs_may_die_and_be_resized():
         return y, junk
 
     assert wisp.compile(f)()[0].sum() == 10000
+
+
+def doubled(x, *, by=2):
+    """Doubles."""
+    return x * by
+
+
+compiled_doubled = wisp.compile(doubled)
+doubled_once = wisp.compile(doubled, mode="reduce-overhead")
+
+
+def test_a_compiled_function_looks_like_the_function():
+    assert compiled_doubled.__name__ == "doubled" and compiled_doubled.__doc__ == "Doubles." and compiled_doubled.__wrapped__ is doubled
+    assert str(inspect.signature(compiled_doubled)) == "(x, *, by=2)" and compiled_doubled.__code__ is doubled.__code__
+    assert copy.deepcopy(compiled_doubled) is compiled_doubled and weakref.ref(compiled_doubled)() is compiled_doubled
+    compiled_doubled.note = 3
+    assert compiled_doubled.note == 3 and not hasattr(doubled, "note")
+    assert float(compiled_doubled(wisp.tensor(2.0), by=3)) == 6 and float(doubled_once(wisp.tensor(2.0))) == 4
+    with pytest.raises(TypeError, match="doubled"):
+        compiled_doubled()
+
+    class Holder:
+        @wisp.compile
+        def times(self, x):
+            return x * self.factor
+
+    holder = Holder()
+    holder.factor = 3
+    assert float(holder.times(wisp.tensor(2.0))) == 6 and float(Holder.times(holder, wisp.tensor(2.0))) == 6
+
+
+def test_who_notes_nothing_passes_the_region_and_is_looked_at_again():
+    seen = []
+
+    @wisp.compile
+    def work(x):
+        seen.append((wisp.compiler.is_compiling(), wisp.compiler.disable(wisp.compiler.is_compiling)()))
+        return wisp.tanh(x * 2) + 1
+
+    small, large = wisp.ones(4), wisp.ones(100, 100)
+    for _ in range(40):
+        work(small)
+    assert set(seen) == {(True, False)}
+    before = wisp.compiler.statistics()["noted"]
+    results = [work(large) for _ in range(20)]
+    assert wisp.compiler.statistics()["noted"] > before
+    assert all(wisp.equal(r, results[0]) for r in results)

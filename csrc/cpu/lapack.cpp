@@ -343,6 +343,17 @@ template <class T> void eigh(int64_t batch, bool vectors, char part, int64_t n_,
 
 template <class T> void eig(int64_t batch, int64_t n_, void* a, void* values, void* vectors, int32_t* info) {
     using C = std::complex<Real<T>>;
+    if constexpr (std::is_same_v<Real<T>, float>)
+        if (n_ <= 32) {  // digits cost little here, and such problems lose many
+            using Wide = std::conditional_t<complex_type<T>, c128, double>;
+            const T* const from = static_cast<const T*>(a);
+            std::vector<Wide> wide(from, from + batch * n_ * n_);
+            std::vector<c128> w(batch * n_), v(vectors ? batch * n_ * n_ : 0);
+            eig<Wide>(batch, n_, wide.data(), w.data(), vectors ? v.data() : nullptr, info);
+            std::copy(w.begin(), w.end(), static_cast<C*>(values));
+            if (vectors) std::copy(v.begin(), v.end(), static_cast<C*>(vectors));
+            return;
+        }
     const int n = int(n_), ld = leading(n), one = 1;
     const char left = 'N', right = vectors ? 'V' : 'N';
     over_or_within(batch, 25.0 * n * n * n, [&](int64_t begin, int64_t end) {

@@ -401,7 +401,7 @@ class Stubs:
     def annotation(self, parameter):
         given, default = parameter.annotation, parameter.default
         if given is not parameter.empty:
-            return given if isinstance(given, str) else getattr(given, "__name__", "Any")
+            return given if isinstance(given, str) else given.__name__ if isinstance(given, type) else "Any"
         if isinstance(default, bool):
             return "bool"
         if isinstance(default, (float, str)) and parameter.name not in ("lr", "device", "ord", "padding", "value", "p", "dtype", "out"):

@@ -179,7 +179,7 @@ ConvGeometry geometry(int dims, const Tensor& input, const Tensor& weight, const
         return false;
     };
     if (any_below(o.padding, 0) || any_below(padding_after, 0)) throw RuntimeError("negative padding is not supported");
-    for (size_t i = 0; i < o.padding.size(); i++)
+    for (int64_t i = 0; i < o.padding.size(); i++)
         if (o.padding[i] > INT64_MAX / 2)
             throw RuntimeError("Given padding=", o.padding[i], " at dimension ", i, " , expected padding to be at most ", INT64_MAX / 2);
     if (any_below(o.output_padding, 0)) throw RuntimeError("negative output_padding is not supported");

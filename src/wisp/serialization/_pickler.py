@@ -1,6 +1,7 @@
 """The pickles in checkpoints as PyTorch writes them: tensors over numbered storages, modules and optimizers under its names."""
 
 import collections
+import copyreg
 import functools
 import io
 import pickle
@@ -228,7 +229,7 @@ class _Reducer:
         ):
             return NotImplemented
         if "_wrapper_device" in tensor.__dict__:  # no memory of its own
-            state = tensor.__getstate__()
+            state = _state(tensor)
             self.alive.append(state)
             place = tuple(tensor.shape), tuple(tensor.stride()), 0, tensor.layout, tensor.device, tensor.requires_grad
             return _WITH_ATTRIBUTES, (_WRAPPER, type(tensor), (type(tensor), tensor.dtype, *place), state)
@@ -241,7 +242,7 @@ class _Reducer:
             args = plain.dtype, tuple(plain.shape), tuple(plain.stride()), tensor.requires_grad
             if exact:
                 return _META, args
-            state = tensor.__getstate__()
+            state = _state(tensor)
             self.alive.append(state)
             return _WITH_ATTRIBUTES, (_META, type(tensor), args, state)
         nn = None if exact else sys.modules.get("wisp.nn.parameter")
@@ -270,10 +271,18 @@ class _Reducer:
         if exact and tensor.__dict__:
             return _WITH_ATTRIBUTES, (function, _PLAIN_TENSOR, args, tensor.__dict__)
         if not exact and _of_program(type(tensor)):
-            state = tensor.__getstate__()
+            state = _state(tensor)
             self.alive.append(state)
             return _WITH_ATTRIBUTES, (function, type(tensor), args, state)
         return function, args
+
+
+def _state(tensor):
+    """What `__getstate__` of a tensor says: its attributes, and slots, where its class does not say otherwise."""
+    if hasattr(type(tensor), "__getstate__"):  # every class has one from Python 3.11 on
+        return tensor.__getstate__()
+    slots = {name: getattr(tensor, name) for name in copyreg._slotnames(type(tensor)) if hasattr(tensor, name)}
+    return (tensor.__dict__, slots) if slots else tensor.__dict__
 
 
 class _Renamed(Exception):

@@ -75,8 +75,8 @@ def _note_module(error, module):
         text = f"{path}: {note}"
     text = f"in module {text}"
     if not hasattr(error, "add_note"):  # before Python 3.11
-        if inner is None and len(error.args) == 1 and isinstance(error.args[0], str):
-            error.args = (f"{error.args[0]}\n{text}",)
+        if len(error.args) == 1 and isinstance(error.args[0], str):
+            error.args = (error.args[0].partition("\nin module ")[0] + f"\n{text}",)
         return
     notes = getattr(error, "__notes__", [])
     error.__notes__ = [line for line in notes if not line.startswith("in module ")] + [text]

@@ -257,3 +257,10 @@ def test_one_process_at_a_time_holds_the_baton(tmp_path):
     assert other.try_acquire()
     other.release()
     assert wisp.nn.functional._Reduction.get_enum("sum") == 2
+
+
+def test_tolerances_may_be_tensors():
+    a, b = wisp.ones(3), wisp.full((3,), 1.01)
+    wisp.testing.assert_close(a, b, rtol=wisp.tensor(0.0), atol=wisp.tensor(0.1))
+    with pytest.raises(AssertionError, match="up to 0.00"):
+        wisp.testing.assert_close(a, b, rtol=0.0, atol=wisp.tensor(0.001))

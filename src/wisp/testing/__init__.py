@@ -43,7 +43,8 @@ class _Options:
         if (rtol is None) != (atol is None):
             missing = "rtol" if rtol is None else "atol"
             raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {missing}.")
-        self.rtol, self.atol, self.equal_nan = rtol, atol, equal_nan
+        self.rtol, self.atol = (value.item() if isinstance(value, wisp.Tensor) else value for value in (rtol, atol))
+        self.equal_nan = equal_nan
         self.check_device, self.check_dtype = check_device, check_dtype
         self.check_layout, self.check_stride = check_layout, check_stride
         self.allow_subclasses = allow_subclasses

@@ -209,14 +209,15 @@ class Stubs:
         self.texts.setdefault(name, {})
         members = set(dir(module)) | set(dir(type(module))) - set(dir(types.ModuleType))  # switches are properties of a module's class
         public = {n for n in members if not n.startswith("_")} | set(getattr(module, "__all__", ()))
-        public |= {n for n in getattr(module, "_LAZY", ()) if not n.startswith("_")}
+        lazy = vars(module).get("_LAZY", ())  # some modules answer to any name
+        public |= {n for n in lazy if not n.startswith("_")}
         for public_name in sorted(public):
             if keyword.iskeyword(public_name) or not public_name.isidentifier():
                 continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 value = getattr(module, public_name, None)
-            declared = public_name in (*getattr(module, "__all__", ()), *getattr(module, "_LAZY", ()))
+            declared = public_name in (*getattr(module, "__all__", ()), *lazy)
             self.add(name, public_name, value, declared)
 
     def add(self, module, name, value, declared=True):

@@ -51,3 +51,9 @@ def test_linear_trains_through_rounded_weights():
     wisp.testing.assert_close(steps, steps.round(), atol=1e-3, rtol=0)
     layer(x).sum().backward()
     assert bool((layer.weight.grad == 1).sum() >= 5)
+
+
+def test_modules_do_not_hide_functions_of_their_name():
+    for name in ("fuse_modules", "quantize"):
+        module = importlib.import_module(f"wisp.ao.quantization.{name}")
+        assert callable(getattr(quantization, name)) and getattr(module, name) is getattr(quantization, name)

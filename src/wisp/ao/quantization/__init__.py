@@ -3,6 +3,7 @@ and the stubs of models that are made for it. Static quantization needs integer 
 """
 
 import copy
+import importlib
 
 from wisp import nn
 from wisp.ao.nn.quantized import dynamic as _dynamic
@@ -25,6 +26,8 @@ __all__ = [
     "quantize_dynamic",
     "quantize_qat",
 ]
+for _name in ("fuse_modules", "quantize"):  # modules of these names come before the functions, which stay
+    importlib.import_module(f"{__name__}.{_name}")
 _TEXT = (
     "Wisp has no integer kernels for activations: use quantize_dynamic, which keeps weights in 8 bits, or bfloat16 "
     "(model.to(torch.bfloat16))"

@@ -73,31 +73,7 @@ template <class T> struct alignas(2 * sizeof(T)) complex {
 
 namespace wisp {
 
-// As in csrc/core/dtype.h.
-enum class DType : uint8_t {
-    u8,
-    i8,
-    i16,
-    i32,
-    i64,
-    f16,
-    f32,
-    f64,
-    c64,
-    c128,
-    boolean,
-    bf16,
-    u16,
-    u32,
-    u64,
-    c32,
-    f8_e4m3fn,
-    f8_e5m2,
-    f8_e4m3fnuz,
-    f8_e5m2fnuz,
-    f8_e8m0fnu,
-    count
-};
+enum class DType : uint8_t;  // of csrc/core/dtype.h: headers that both compile name it, kernels have types instead
 
 using c64 = std::complex<float>;
 using c128 = std::complex<double>;

@@ -102,6 +102,21 @@ void refuse_zero(const PointwiseInfo& info, const Arg& b) {
     if (zero) throw RuntimeError("ZeroDivisionError: ", info.name, ": integer division by zero");
 }
 
+// Kernels of 16-bit types compute in float, but a comparison is one of values of the common type: what has another is rounded first.
+void round_compared(const PointwiseInfo& info, const Types& t, Arg* args, Tensor* room) {
+    if (info.result != result_boolean || t.common == t.compute || is_integral(t.common)) return;
+    for (int i = 0; i < info.arity; i++) {
+        if (!args[i].tensor) {
+            alignas(16) char cell[16];
+            args[i].number.store(cell, t.common);
+            args[i].number = Scalar::load(cell, t.common);
+        } else if (args[i].tensor->dtype() != t.common) {
+            room[i] = to(detach(*args[i].tensor), t.common);
+            args[i] = Arg(room[i]);
+        }
+    }
+}
+
 // Memory of an operand that is a number.
 struct NumberCell {
     alignas(16) char bytes[16];
@@ -368,7 +383,7 @@ void check_same_device(const char* op, const Tensor& a, const Tensor& b) {
 
 Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const Params* params, const char* node) {
     const PointwiseInfo& info = pointwise_info(op);
-    const Arg args[3] = {a, b, c};
+    Arg args[3] = {a, b, c};
     const int arity = info.arity;
     bool at_once = true;
     if (off_plain_path) [[unlikely]] {
@@ -427,7 +442,8 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
     const Types t = types_of(op, info, promotion.result());
     if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);
     if (!forward_kernel(op, t)) not_implemented(info, t.common);
-    Tensor y = make_result(args, arity, sizes, t.result);
+    Tensor y = make_result(args, arity, sizes, t.result), room[3];
+    round_compared(info, t, args, room);
     const Pointwise row = actual_row(op, t);
     if (at_once || !note_values(y, row, kernels::which_forward, args, arity, t.compute, row == op ? t.block : DType::boolean, params))
         compute_values(y, op, args, arity, t, params);
@@ -497,6 +513,7 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
         copies[i] = clone(other);
         safe[i] = Arg(copies[i]);
     }
+    round_compared(info, t, safe, copies);
     compute_values(self, op, safe, arity, t, params);
     bump_version(self);
     if (recording) {
@@ -520,7 +537,7 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
 
 Tensor pointwise_onto(Pointwise op, const Tensor& own, const Arg& a, const Arg& b) {
     const PointwiseInfo& info = pointwise_info(op);
-    const Arg args[3] = {a, b, {}};
+    Arg args[3] = {a, b, {}};
     Promotion promotion;
     Dims sizes = own.sizes();
     for (const Arg& arg : args) {
@@ -530,6 +547,8 @@ Tensor pointwise_onto(Pointwise op, const Tensor& own, const Arg& a, const Arg& 
     const Types t = types_of(op, info, promotion.result());
     if (!forward_kernel(op, t) || t.result != own.dtype() || !(sizes == own.sizes()) || (is_integral(t.common) && is_integer_division(op)))
         return {};
+    Tensor room[3];
+    round_compared(info, t, args, room);
     compute_values(own, op, args, info.arity, t, nullptr);
     own.storage()->version = 0;
     return own;

@@ -191,3 +191,13 @@ def test_samples_have_tangents_of_zero():
 
 def test_wishart_of_whole_degrees_of_freedom():
     assert D.Wishart(wisp.tensor(1), wisp.tensor([[1.0]])).sample().shape == (1, 1)
+
+
+def test_the_density_of_wishart_is_one_of_the_whole_matrix():
+    scale = wisp.tensor([[2.0, 0.5], [0.5, 1.0]], dtype=wisp.float64)
+    value = wisp.tensor([[3.0, 0.2], [0.2, 1.0]], dtype=wisp.float64, requires_grad=True)
+    log_prob = D.Wishart(wisp.tensor(4.0, dtype=wisp.float64), scale).log_prob
+    log_prob(value).backward()
+    inverse = wisp.linalg.inv
+    assert wisp.allclose(value.grad, (inverse(value.detach()) - inverse(scale)) / 2)  # both halves of the matrix have their share
+    assert wisp.autograd.gradcheck(log_prob, value)

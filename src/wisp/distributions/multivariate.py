@@ -307,14 +307,12 @@ class Wishart(_ByMatrix, ExponentialFamily):
     def log_prob(self, value):
         self._check(value)
         n, nu = self._event_shape[-1], self.df
-        chosen = wisp.linalg.cholesky(value)
-        shape = tuple(wisp.broadcast_shapes(tuple(chosen.shape), tuple(self._unbroadcasted_scale_tril.shape)))
-        ratio = wisp.linalg.solve_triangular(self._unbroadcasted_scale_tril.expand(shape), chosen.expand(shape), upper=False)
-        trace = ratio.pow(2).sum((-2, -1))
+        # of the matrix as it is: a factorisation that reads one half of it has another derivative
+        trace = wisp.cholesky_solve(value, self._unbroadcasted_scale_tril).diagonal(dim1=-2, dim2=-1).sum(-1)
         return (
             -nu * (n * math.log(2) / 2 + _half_log_det(self._unbroadcasted_scale_tril))
             - wisp.mvlgamma(nu / 2, n)
-            + (nu - n - 1) * _half_log_det(chosen)
+            + (nu - n - 1) / 2 * wisp.linalg.slogdet(value).logabsdet
             - trace / 2
         )
 

@@ -17,6 +17,7 @@ using kernels::Reduction;
 
 uint64_t dims_mask(const Tensor& x, const std::optional<Dims>& dims) {
     const int64_t n = x.dim();
+    if (n > 64) throw RuntimeError("only tensors with up to 64 dims are supported by reductions, got one of ", n);
     if (!dims || dims->empty()) return n >= 64 ? ~uint64_t(0) : (uint64_t(1) << n) - 1;
     uint64_t mask = 0;
     for (int64_t d : wrap_dims(*dims, n))

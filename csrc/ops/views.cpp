@@ -355,7 +355,9 @@ static Tensor view_as_dtype(const Tensor& t, DType dtype) {
     Layout layout = t.layout();
     if (from > to) {
         const int64_t ratio = from / to;
-        if (t.dim() == 0) throw RuntimeError("self.dim() cannot be 0 to view ", t.dtype(), " as ", dtype, " (different element sizes)");
+        if (t.dim() == 0)
+            throw RuntimeError("self.dim() cannot be 0 to view ", type_name(t.dtype()), " as ", type_name(dtype),
+                               " (different element sizes)");
         if (t.stride(-1) != 1)
             throw RuntimeError("self.stride(-1) must be 1 to view ", t.dtype(), " as ", dtype, " (different element sizes), but got ",
                                t.stride(-1));
@@ -364,7 +366,9 @@ static Tensor view_as_dtype(const Tensor& t, DType dtype) {
         layout.sizes.back() *= ratio;
     } else if (from < to) {
         const int64_t ratio = to / from;
-        if (t.dim() == 0) throw RuntimeError("self.dim() cannot be 0 to view ", t.dtype(), " as ", dtype, " (different element sizes)");
+        if (t.dim() == 0)
+            throw RuntimeError("self.dim() cannot be 0 to view ", type_name(t.dtype()), " as ", type_name(dtype),
+                               " (different element sizes)");
         if (t.stride(-1) != 1)
             throw RuntimeError("self.stride(-1) must be 1 to view ", t.dtype(), " as ", dtype, " (different element sizes), but got ",
                                t.stride(-1));

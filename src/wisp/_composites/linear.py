@@ -68,6 +68,8 @@ def matrix_exp(input):
 
 
 def _matrix_exp(input):
+    from wisp.func._batching import innermost  # wisp.func is built on composites
+
     if input.dtype not in (_core.float64, _core.complex128):  # squaring doubles the rounding each time
         return _matrix_exp(input.to(_core.complex128 if input.is_complex() else _core.float64)).to(input.dtype)
     n = input.shape[-1]
@@ -84,11 +86,12 @@ def _matrix_exp(input):
     odd = A @ (A6 @ (c[13] * A6 + c[11] * A4 + c[9] * A2) + c[7] * A6 + c[5] * A4 + c[3] * A2 + c[1] * one)
     even = A6 @ (c[12] * A6 + c[10] * A4 + c[8] * A2) + c[6] * A6 + c[4] * A4 + c[2] * A2 + c[0] * one
     result = _linalg["solve_ex"](even - odd, even + odd)[0]
-    if input.dim() == 2:
-        for _ in range(int(squarings.item())):
+    most = innermost(squarings)
+    if most.numel() == 1:
+        for _ in range(int(most.item())):
             result = result @ result
         return result
-    for i in range(int(squarings.amax().item())):
+    for i in range(int(most.amax().item())):
         result = _op["where"](squarings > i, result @ result, result)
     return result
 

@@ -44,13 +44,13 @@ def _log_softmax_backward_data(grad_output, output, dim, input_dtype):
 
 
 def _is_all_true(input):
-    """Whether all elements are true, as a tensor."""
-    return input.all()
+    """Whether all elements are true, as a tensor; inside of vmap, those of all samples."""
+    return wisp.func._batching.innermost(input).all()
 
 
 def _is_any_true(input):
-    """Whether an element is true, as a tensor."""
-    return input.any()
+    """Whether an element is true, as a tensor; inside of vmap, one of any sample."""
+    return wisp.func._batching.innermost(input).any()
 
 
 def _shape_as_tensor(input):
@@ -146,12 +146,12 @@ def norm_except_dim(v, pow=2, dim=0):
 
 def _standard_gamma(input, generator=None):
     """Samples of gamma distributions of scale 1."""
-    return wisp.distributions.utils.standard_gamma(input)
+    return wisp.distributions.utils.standard_gamma(input, generator)
 
 
 def _sample_dirichlet(input, generator=None):
     """Samples of Dirichlet distributions."""
-    return wisp.distributions.continuous._Dirichlet.apply(input)
+    return wisp.distributions.utils.drawn(lambda x: wisp.distributions.continuous._Dirichlet.apply(x, generator), input)
 
 
 def _softmax(input, dim, half_to_float):

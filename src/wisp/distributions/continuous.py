@@ -287,9 +287,9 @@ class _Dirichlet(wisp.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(concentration):
+    def forward(concentration, generator=None):
         # At small concentrations nearly all of the mass lies beyond what 32 bits can hold; no part is 0 or 1.
-        draws = standard_gamma(concentration.double())
+        draws = standard_gamma(concentration.double(), generator)
         limits = wisp.finfo(concentration.dtype)
         parts = draws / draws.sum(-1, True).clamp(min=wisp.finfo(wisp.float64).tiny)
         return parts.to(concentration.dtype).clamp(limits.tiny, 1 - limits.eps / 2)
@@ -301,7 +301,7 @@ class _Dirichlet(wisp.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output):
         x, concentration = ctx.saved_tensors
-        return _Dirichlet_backward(x, concentration, grad_output)
+        return _Dirichlet_backward(x, concentration, grad_output), None
 
 
 class Dirichlet(ExponentialFamily):

@@ -4,6 +4,7 @@ import numbers
 
 import wisp
 from wisp import _core
+from wisp.func._batching import drawn
 
 euler_constant = 0.57721566490153286060
 
@@ -93,7 +94,7 @@ def tril_matrix_to_vec(mat, diag=0):
 # --- gamma samples --------------------------------------------------------------------------------------------------
 
 
-def _draw_gamma(shape_parameter):
+def _draw_gamma(shape_parameter, generator=None):
     """Marsaglia and Tsang's method in double precision; a parameter below 1 is raised by 1 and corrected by a
     uniform power.
     """
@@ -101,17 +102,21 @@ def _draw_gamma(shape_parameter):
     small = a < 1
     d = wisp.where(small, a + 1, a) - 1.0 / 3
     c = 1 / (9 * d).sqrt()
+
+    def uniform():
+        return wisp.rand(a.shape, dtype=a.dtype, device=a.device, generator=generator)
+
     result, waiting = wisp.zeros_like(a), wisp.ones_like(a, dtype=wisp.bool)
     while True:
-        x = wisp.randn_like(a)
+        x = wisp.randn(a.shape, dtype=a.dtype, device=a.device, generator=generator)
         v = (1 + c * x) ** 3
         safe = wisp.where(v > 0, v, 1.0)
-        accepted = (v > 0) & ((1 - wisp.rand_like(a)).log() < 0.5 * x * x + d * (1 - safe + safe.log()))
+        accepted = (v > 0) & ((1 - uniform()).log() < 0.5 * x * x + d * (1 - safe + safe.log()))
         result = wisp.where(waiting & accepted, d * safe, result)
         waiting = waiting & ~accepted
         if not waiting.any():
             break
-    correction = wisp.where(small, (1 - wisp.rand_like(a)).log() / wisp.where(small, a, 1.0), 0.0)
+    correction = wisp.where(small, (1 - uniform()).log() / wisp.where(small, a, 1.0), 0.0)
     return result * correction.exp()
 
 
@@ -128,8 +133,8 @@ def _gamma_slope(x, a):
 
 class _StandardGamma(wisp.autograd.Function):
     @staticmethod
-    def forward(ctx, concentration):
-        sample = _draw_gamma(concentration)
+    def forward(ctx, concentration, generator=None):
+        sample = _draw_gamma(concentration, generator)
         tiny = wisp.finfo(concentration.dtype).tiny
         ctx.save_for_backward(sample.clamp(min=tiny), concentration)
         return sample.to(concentration.dtype).clamp(min=tiny)
@@ -137,12 +142,12 @@ class _StandardGamma(wisp.autograd.Function):
     @staticmethod
     def backward(ctx, grad):
         sample, concentration = ctx.saved_tensors
-        return grad * _gamma_slope(sample, concentration.double()).to(grad.dtype)
+        return grad * _gamma_slope(sample, concentration.double()).to(grad.dtype), None
 
 
-def standard_gamma(concentration):
+def standard_gamma(concentration, generator=None):
     """Samples of the gamma distribution with rate 1; gradients reach the concentration."""
-    return _StandardGamma.apply(concentration)
+    return drawn(lambda parameter: _StandardGamma.apply(parameter, generator), concentration)
 
 
 def _standard_normal(shape, dtype, device):

@@ -62,6 +62,13 @@ def _refuse(what):
     return refuse
 
 
+def _refuse_data(what):
+    def refuse(self, *args):
+        raise RuntimeError(f"{what} under vmap transform is not allowed: use detach() or, to change values, an operator such as copy_")
+
+    return refuse
+
+
 class BatchedTensor(Tensor):
     """One sample of a batch, as a function inside of vmap sees it."""
 
@@ -77,13 +84,21 @@ class BatchedTensor(Tensor):
     grad_fn = property(lambda self: self._physical.grad_fn)
     is_leaf = property(lambda self: self._physical.is_leaf)
     grad = property(lambda self: None if self._physical._grad is None else wrapped(self._physical._grad, self._level))
-    data = property(lambda self: self.detach())
+    data = property(_refuse_data("accessing `data`"), _refuse_data("mutating directly with `.data`"))
     T = property(lambda self: self.permute(*reversed(range(self.dim()))))
     mT = property(lambda self: self.transpose(-2, -1))
     H = property(lambda self: self.transpose(-2, -1).conj() if self.dim() else self)
     mH = property(lambda self: self.transpose(-2, -1).conj())
     real = property(lambda self: _core.real(self))
     imag = property(lambda self: _core.imag(self))
+
+    def is_contiguous(self, memory_format=wisp.contiguous_format):
+        _check_format(memory_format)
+        return Tensor.is_contiguous(self)
+
+    def contiguous(self, memory_format=wisp.contiguous_format):
+        _check_format(memory_format)
+        return Tensor.contiguous(self)
 
     def requires_grad_(self, requires_grad=True):
         self._physical.requires_grad_(requires_grad)
@@ -108,6 +123,14 @@ class BatchedTensor(Tensor):
 
     def __setitem__(self, key, value):
         _set(self, key, value)
+
+
+def _check_format(memory_format):
+    if memory_format not in (wisp.contiguous_format, wisp.preserve_format):
+        raise RuntimeError(
+            f"NYI: querying is_contiguous inside of vmap for memory_format other than torch.contiguous_format, got {memory_format}: "
+            "the format of a sample is not that of its batch"
+        )
 
 
 # --- wrapping ------------------------------------------------------------------------------------------------------------
@@ -271,8 +294,17 @@ def _check_written(call, short):
         raise RuntimeError(
             f"vmap: inplace arithmetic(self, *extra_args): {short.rstrip('_')}_(self, *extra_args) is not possible because there exists a "
             "Tensor `other` in extra_args that has more elements than `self`. This happened due to `other` being vmapped over but `self` "
-            "not being vmapped over in a vmap. Please try to use out-of-place operators instead."
+            "not being vmapped over in a vmap. Please try to use out-of-place operators instead of "
+            f"{short.rstrip('_')}_."
         )
+
+
+def refuse_dynamic(name):
+    """Of operators whose samples may have results of different shapes."""
+    raise RuntimeError(
+        f"vmap: Attempted to vmap over aten::{name}, whose result has a shape that depends on values, so that samples may differ in it. "
+        "Use an operator with a fixed shape, such as where() or masked_fill(), or call it outside of vmap"
+    )
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------------
@@ -315,11 +347,7 @@ def one_by_one(call, before=None):
 def _random(op, name, arguments, level, call=None):
     if arguments.get("training", arguments.get("train", True)) is False:
         return NotImplemented if call is None else call(**{call.first: call.physical(call.input)})
-    if level.randomness == "error":
-        raise RuntimeError(
-            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
-            "randomness flags on vmap or perform the randomness operation out of vmap"
-        )
+    _check_draws(level)
     if arguments.get("out") is not None:
         raise RuntimeError("vmap: calling out variants of random operations is not possible: use their results")
     if level.randomness == "same" and call is None:
@@ -336,10 +364,47 @@ def _random(op, name, arguments, level, call=None):
     try:
         return (_drawn_once if level.randomness == "same" else _drawn_for_each)(arguments, level, call)
     finally:
-        if before is None:
-            del _state.drawing
-        else:
-            _state.drawing = before
+        _end_draw(before)
+
+
+def drawn(function, input):
+    """`function(input)`, which draws random numbers in several steps, by what the running vmaps say of them."""
+    active = levels()[: getattr(_state, "drawing", len(levels()))]
+    if not active:
+        return function(input)
+    level = active[-1]
+    _check_draws(level)
+    batched = is_batched(input, level.number)
+    if batched and level.randomness == "same":
+        raise RuntimeError(_SAME)
+    before, _state.drawing = getattr(_state, "drawing", None), level.number - 1
+    try:
+        if level.randomness == "same":
+            return drawn(function, input)
+        return wrapped(drawn(function, physical_of(input, level)), level.number)
+    finally:
+        _end_draw(before)
+
+
+def _end_draw(before):
+    if before is None:
+        del _state.drawing
+    else:
+        _state.drawing = before
+
+
+def _check_draws(level):
+    if level.randomness == "error":
+        raise RuntimeError(
+            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' "
+            "randomness flags on vmap or perform the randomness operation out of vmap"
+        )
+
+
+_SAME = (
+    "vmap: Vmap does not currently support same randomness with a batched tensor input. Please use randomness='different', or draw "
+    "outside of vmap"
+)
 
 
 def _drawn_once(arguments, level, call):
@@ -347,10 +412,7 @@ def _drawn_once(arguments, level, call):
     short = call.name.rsplit(".", 1)[-1]
     shape_only = call.inplace or short.endswith("_like") or "dropout" in short
     if any(call.has(v) for k, v in arguments.items() if not (shape_only and k == call.first)):
-        raise RuntimeError(
-            "vmap: Vmap does not currently support same randomness with a batched tensor input. Please use randomness='different', or "
-            f"call {short} outside of vmap"
-        )
+        raise RuntimeError(f"{_SAME} ({short})")
     generator = arguments.get("generator") or _core.default_generator
     state = generator.get_state()
     return one_by_one(call, lambda: generator.set_state(state))
@@ -404,6 +466,8 @@ def _advanced_apart(keys):
 
 def _indexed_by_samples(self, keys, level):
     """x[i] with indices that differ by sample."""
+    if any(is_batched(k, level.number) and k.dtype in (wisp.bool, wisp.uint8) for k in keys):
+        refuse_dynamic("index")
     if all(isinstance(k, Tensor) and not k.is_floating_point() and k.dtype != wisp.bool for k in keys):
         rank = max(k.dim() for k in keys)
         indices = [aligned(k, rank, level.number) for k in keys]

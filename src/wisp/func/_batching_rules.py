@@ -6,7 +6,7 @@ operators, and returns the result as a sample; NotImplemented sends the call to 
 
 import wisp
 from wisp import _core
-from wisp.func._batching import BY_FACT, RULES, Call, aligned, ints, is_batched, one_by_one, physical_of, wrapped
+from wisp.func._batching import BY_FACT, RULES, Call, aligned, ints, is_batched, one_by_one, physical_of, refuse_dynamic, wrapped
 
 Tensor = wisp.Tensor
 
@@ -30,6 +30,10 @@ def _pointwise(call):
 
 def _masked_fill(call):
     input, mask, value = (call.arguments[k] for k in (call.first, "mask", "value"))
+    if isinstance(value, Tensor) and value.dim():
+        raise RuntimeError(f"masked_fill only supports a 0-dimensional value tensor, but got tensor with {value.dim()} dimension(s).")
+    if isinstance(value, Tensor) and value.is_complex() and not input.is_complex():
+        raise RuntimeError(f"value cannot be converted to type {input.dtype} without overflow: it is complex")
     if not isinstance(value, Tensor) or not call.has(value):
         return _pointwise(call)
     return NotImplemented if call.inplace else _core.where(mask, value.to(input.dtype), input)
@@ -38,10 +42,22 @@ def _masked_fill(call):
 _OF_MATRICES = set("cholesky cholesky_inverse det inverse logdet matrix_exp pinverse qr slogdet svd tril triu".split())
 
 
+def _check_matrix(call):
+    """Samples that are no matrices, though their batch is one."""
+    if call.input.dim() < 2 and call.name not in _OF_VECTORS:
+        raise RuntimeError(
+            f"{call.name}: The input tensor A must have at least 2 dimensions, got a sample of shape {tuple(call.input.shape)}"
+        )
+
+
+_OF_VECTORS = {"linalg.cross", "linalg.norm", "linalg.vector_norm", "linalg.vecdot", "linalg.vander", "linalg.diagonal"}
+
+
 def _unary(call):
     """Works on the last dimensions, or on each element."""
     if call.input.dim() < 2 and (call.name.startswith("linalg.") or call.name in _OF_MATRICES):
-        return NotImplemented  # samples that are no matrices, though their batch is one: each says so itself
+        _check_matrix(call)
+        return NotImplemented
     return call(**{call.first: call.physical(call.input)})
 
 
@@ -147,6 +163,8 @@ def _permute(call):
 
 def _squeeze(call):
     dims, shape = call.arguments.get("dim"), call.input.shape
+    if not shape and dims is not None and any(d not in (0, -1) for d in ints(dims)):
+        raise RuntimeError(f"Dimension out of range (expected to be in range of [-1, 0], but got {dims})")
     dims = range(len(shape)) if dims is None else [_wrap_dim(d, len(shape)) for d in ints(dims)]
     chosen = tuple(d + 1 for d in dims if d < len(shape) and shape[d] == 1)
     physical = call.physical(call.input)
@@ -285,6 +303,11 @@ def _convolution(spatial, transposed=False):
         return rule_of(call, x, weight, bias, size, number)
 
     def rule_of(call, x, weight, bias, size, number):
+        channels = weight.shape[1] * call.arguments["groups"] if transposed else weight.shape[0]
+        if bias is not None and tuple(bias.shape) != (channels,):  # it would broadcast
+            raise RuntimeError(f"{call.name}: expected bias to be of shape [{channels}], got {list(bias.shape)}")
+        if bias is not None and bias.dtype != x.dtype:
+            raise RuntimeError(f"Input type ({x.dtype}) and bias type ({bias.dtype}) should be the same")
         # every sample has its own weights: they are groups of one convolution
         p = call.physical(x)
         images = p.transpose(0, 1).flatten(1, 2)
@@ -322,18 +345,23 @@ def _group_norm(call):
 
 def _batch_norm(call):
     x, mean, var = call.input, call.arguments["running_mean"], call.arguments["running_var"]
-    if call.arguments["training"] and mean is not None and not (call.has(mean) and call.has(var)):
+    if call.arguments["training"] and mean is not None and call.has(x) and not (call.has(mean) and call.has(var)):
         raise RuntimeError(
             "Batch norm got a batched tensor as input while the running_mean or running_var, which will be "
             "updated in place, were not batched. If you are using modules, call eval(), or use "
             "wisp.func.replace_all_batch_norm_modules_(model)."
         )
     shape = [1, -1] + [1] * (x.dim() - 2)
-    if call.arguments["training"] and mean is not None:
+    if x.dim() < 2:
         return NotImplemented
     if call.arguments["training"]:
-        dims = [0, *range(2, x.dim())]
-        var, mean = wisp.var_mean(x, dims, correction=0)
+        running, momentum, count = (mean, var), call.arguments["momentum"], x.numel() // max(x.shape[1], 1)
+        if mean is not None and count < 2:
+            return NotImplemented
+        var, mean = wisp.var_mean(x, [0, *range(2, x.dim())], correction=0)
+        for kept, seen in zip(running, (mean, var * (count / max(count - 1, 1)))):
+            if kept is not None:
+                kept.mul_(1 - momentum).add_(seen.detach().to(kept.dtype) * momentum)
     y = (x - mean.reshape(shape)) * (var + call.arguments["eps"]).rsqrt().reshape(shape)
     weight, bias = call.arguments["weight"], call.arguments["bias"]
     y = y if weight is None else y * weight.reshape(shape)
@@ -354,6 +382,8 @@ def _embedding(call):
 
 
 def _reduced(loss, reduction):
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{reduction} is not a valid value for reduction; expected 'none', 'mean' or 'sum'")
     return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
 
 
@@ -403,6 +433,67 @@ def _attention(call):
 
 def _new(call):
     return call(**{call.first: call.physical(call.input), "size": (call.level.size, *ints(call.arguments["size"]))})
+
+
+def _new_strided(call):
+    size, stride = ints(call.arguments["size"]), ints(call.arguments["stride"])
+    step = 1 + sum((n - 1) * s for n, s in zip(size, stride)) if all(size) else 0  # each sample has the memory that it needs
+    return call(**{call.first: call.physical(call.input), "size": (call.level.size, *size), "stride": (step, *stride)})
+
+
+def _strided(call):
+    """as_strided of a sample; its offset is that of the first one."""
+    size, stride = ints(call.arguments["size"]), ints(call.arguments["stride"])
+    if len(size) != len(stride):
+        raise RuntimeError(f"as_strided: size and stride must have the same length, got {size} and {stride}")
+    physical = call.physical(call.input)
+    return call(**{call.first: physical, "size": (call.level.size, *size), "stride": (physical.stride(0), *stride)})
+
+
+def _unfold(call):
+    if call.input.dim():
+        return _along("dimension")(call)
+    if call.arguments["size"] != 1 or call.arguments["dimension"] not in (0, -1):
+        return NotImplemented
+    return call(**{call.first: call.physical(call.input), "dimension": 0})
+
+
+def _clone(call):
+    if call.arguments.get("memory_format") not in (None, wisp.preserve_format, wisp.contiguous_format):
+        raise RuntimeError(
+            "NYI: Tensor.clone(memory_format) inside vmap is only supported with memory_format torch.preserve_format or "
+            f"torch.contiguous_format, got {call.arguments['memory_format']}"
+        )
+    return _unary(call)
+
+
+def _view_as_complex(call):
+    if call.input.dim() == 0:
+        raise RuntimeError("view_as_complex: Input tensor must have one or more dimensions, got a sample without any")
+    return _unary(call)
+
+
+def _dynamic(call):
+    refuse_dynamic(call.name.rsplit(".", 1)[-1])
+
+
+def _one_hot(call):
+    if call.arguments["num_classes"] < 0:
+        raise RuntimeError("When vmap-ing torch.nn.functional.one_hot, please provide an explicit positive num_classes argument.")
+    return _unary(call)
+
+
+def _where(call):
+    return _dynamic(call) if len(call.arguments) == 1 else _pointwise(call)
+
+
+def _equal(call):
+    raise RuntimeError("vmap: Batching rule not implemented for aten::equal: its result is one Python bool; compare with == and all()")
+
+
+def _solve(call):
+    _check_matrix(call)
+    return _all_batched(call)
 
 
 def _all_batched(call):
@@ -474,7 +565,7 @@ _rules(_outer, "outer ger")
 _rules(_einsum, "_einsum")
 for _k in (1, 2, 3):
     _rules(_convolution(_k), f"conv{_k}d")
-    _rules(_convolution(_k), f"conv_transpose{_k}d")
+    _rules(_convolution(_k, transposed=True), f"conv_transpose{_k}d")
     _rules(
         _image(_k),
         f"avg_pool{_k}d max_pool{_k}d max_pool{_k}d_with_indices adaptive_avg_pool{_k}d "
@@ -490,6 +581,17 @@ _rules(_elementwise_loss, "mse_loss l1_loss smooth_l1_loss huber_loss binary_cro
 _rules(_class_loss, "cross_entropy nll_loss")
 _rules(_attention, "scaled_dot_product_attention")
 _rules(_new, "new_zeros new_ones new_empty new_full")
-_rules(_all_batched, "_make_dual linalg.solve")
+_rules(_all_batched, "_make_dual")
+_rules(_solve, "linalg.solve")
+_rules(_new_strided, "new_empty_strided")
+_rules(_strided, "as_strided")
+_rules(_unfold, "unfold")
+_rules(_clone, "clone")
+_rules(_view_as_complex, "view_as_complex")
+_rules(_along("dim", others=("prepend", "append")), "diff")
+_rules(_dynamic, "nonzero argwhere masked_select unique unique_consecutive")
+_rules(_where, "where")
+_rules(_one_hot, "one_hot")
+_rules(_equal, "equal")
 _rules(_gradients, "_grad")
 _rules(_gradients_of_batch, "_grad_of_batch")

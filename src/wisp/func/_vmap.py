@@ -1,6 +1,7 @@
 """vmap: a function of one sample applied to a whole batch. See _batching.py for what happens inside."""
 
 import functools
+import threading
 
 import wisp
 from wisp.func import _batching
@@ -26,7 +27,8 @@ def add_batch_dim(tensor, in_dim, level):
 
 def remove_batch_dim(tensor, level, batch_size, out_dim):
     """All samples of the vmap with this number, the batch at `out_dim`."""
-    return _batching.physical_of(tensor, _batching.levels()[level - 1]).movedim(0, out_dim)
+    physical = _batching.physical_of(tensor, _batching.levels()[level - 1])
+    return physical.movedim(0, out_dim) if out_dim else physical
 
 
 def maybe_remove_batch_dim(name, output, level, batch_size, out_dim):
@@ -150,6 +152,38 @@ def _mapped(func, leaves, spec, dims, size, out_dims, randomness, kwargs):
         return _outputs(func, func(*tree_unflatten(samples, spec), **kwargs), out_dims, level)
 
 
+def _is_ragged(leaf):
+    return isinstance(leaf, wisp.Tensor) and leaf.is_nested and leaf.layout == wisp.strided
+
+
+_ragged = threading.local()  # whether a vmap over parts is running
+
+
+def _over_parts(func, in_dims, out_dims, args, kwargs):
+    """vmap over nested tensors, whose samples have shapes of their own: one after another, and the results are parts of nested tensors."""
+    leaves, spec = tree_flatten(args)
+    dims = _spread(in_dims, args, lambda: f"vmap({_name(func)}, in_dims={in_dims}): in_dims does not have the structure of the inputs")
+    if any(_is_ragged(leaf) and dim not in (0, None) for leaf, dim in zip(leaves, dims)) or out_dims != 0:
+        raise RuntimeError(f"Nested tensors can only be vmapped over dim=0, but got in_dims={in_dims}, out_dims={out_dims}")
+    if any(dim not in (0, None) for dim in dims):
+        raise RuntimeError(f"Fallback not supported for mixed nested / non-nested arguments without bdim=0, got in_dims={in_dims}")
+    mapped = [leaf.unbind() if dim == 0 else None for leaf, dim in zip(leaves, dims)]
+    size = max((len(parts) for parts in mapped if parts is not None), default=0)
+    if not size or any(parts is not None and len(parts) != size for parts in mapped):
+        raise ValueError("vmap: Expected all tensors to have the same size in the mapped dimension, which must not be 0")
+    _ragged.running = True
+    try:
+        results = [
+            func(*tree_unflatten([leaf if parts is None else parts[i] for leaf, parts in zip(leaves, mapped)], spec), **kwargs)
+            for i in range(size)
+        ]
+    finally:
+        _ragged.running = False
+    flat = [tree_flatten(result) for result in results]
+    joined = [wisp.nested.as_nested_tensor(list(parts), layout=wisp.strided) for parts in zip(*(parts for parts, _ in flat))]
+    return tree_unflatten(joined, flat[0][1])
+
+
 def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
     """A function that applies `func` to each slice of its inputs along `in_dims` and stacks the results at `out_dims`.
 
@@ -168,6 +202,10 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
 
     @functools.wraps(func)
     def wrapped(*args, **kwargs):
+        if getattr(_ragged, "running", False):
+            raise RuntimeError("Only one level of vmap is supported when vmapping over nested tensors")
+        if any(_is_ragged(leaf) for leaf in tree_flatten(args)[0]):
+            return _over_parts(func, in_dims, out_dims, args, kwargs)
         leaves, spec, dims, size = _inputs(func, in_dims, args)
         if chunk_size is None or chunk_size >= size:
             parts, _, structure = _mapped(func, leaves, spec, dims, size, out_dims, randomness, kwargs)

@@ -344,3 +344,71 @@ def test_t_of_samples():
     with pytest.raises(RuntimeError, match="<= 2"):
         wisp.vmap(wisp.t)(wisp.rand(2, 3, 4, 5))
     assert wisp.vmap(wisp.t)(wisp.rand(2, 3, 4)).shape == (2, 4, 3)
+
+
+def test_draws_of_several_steps_follow_the_randomness():
+    x = wisp.rand(3, 2) + 1
+    draws = {"gamma": wisp._standard_gamma, "dirichlet": wisp._sample_dirichlet}
+    for draw in draws.values():
+        wisp.manual_seed(0)
+        whole = draw(x)
+        wisp.manual_seed(0)
+        assert wisp.equal(wisp.vmap(draw, randomness="different")(x), whole)
+        same = wisp.vmap(lambda _: draw(x[0]), randomness="same")(x)  # noqa: B023
+        assert wisp.equal(same[0], same[1])
+        for randomness, said in (("error", "randomness error mode"), ("same", "same randomness")):
+            with pytest.raises(RuntimeError, match=said):
+                wisp.vmap(draw, randomness=randomness)(x)
+
+
+@pytest.mark.parametrize(
+    "call", [wisp.nonzero, wisp.argwhere, wisp.unique, wisp.where, lambda x: x[x > 0], lambda x: x.masked_select(x > 0)]
+)
+def test_shapes_that_depend_on_values_are_refused(call):
+    with pytest.raises(RuntimeError, match="Attempted to vmap over aten::"):
+        wisp.vmap(call)(wisp.ones(2, 3))
+
+
+def test_nested_tensors_are_mapped_part_by_part():
+    parts = [wisp.rand(2, 3), wisp.rand(4, 3)]
+    nested, dense = wisp.nested.nested_tensor(parts), wisp.rand(2, 3, 5)
+    result = wisp.vmap(wisp.matmul)(nested, dense)
+    assert all(wisp.equal(r, p @ d) for r, p, d in zip(result.unbind(), parts, dense))
+    with pytest.raises(RuntimeError, match="can only be vmapped over dim=0"):
+        wisp.vmap(wisp.sin, in_dims=2)(nested)
+    with pytest.raises(RuntimeError, match="Only one level"):
+        wisp.vmap(wisp.vmap(wisp.sin))(nested)
+
+
+def test_running_statistics_of_batch_norm():
+    x, stats = wisp.rand(4, 2), wisp.zeros(3, 2)
+    mean, var = stats.clone(), stats.clone()
+    result = wisp.vmap(lambda m, v: wisp.nn.functional.batch_norm(x, m, v, training=True))(mean, var)
+    alone = wisp.zeros(2), wisp.zeros(2)
+    expected = wisp.nn.functional.batch_norm(x, *alone, training=True)
+    for i in range(3):
+        assert wisp.allclose(result[i], expected, atol=1e-5)
+        assert wisp.allclose(mean[i], alone[0]) and wisp.allclose(var[i], alone[1])
+
+
+def test_exponentials_of_matrices_of_very_different_size():
+    x = wisp.rand(3, 2, 2) * wisp.tensor([0.1, 1.0, 30.0]).reshape(3, 1, 1)
+    assert wisp.allclose(wisp.vmap(wisp.matrix_exp)(x), wisp.matrix_exp(x))
+
+
+def test_views_of_samples_by_strides():
+    x = wisp.arange(12.0).reshape(3, 4)
+    assert wisp.vmap(lambda t: t.as_strided((2, 2), (1, 2)))(x).tolist() == [[[b, b + 2], [b + 1, b + 3]] for b in (0.0, 4.0, 8.0)]
+    assert wisp.vmap(lambda t: t.unfold(0, 2, 2))(x).data_ptr() == x.data_ptr()
+    assert wisp.vmap(lambda t: t.new_empty_strided((2, 3), (1, 2)))(x).stride() == (6, 1, 2)
+    assert wisp.vmap(wisp.Tensor.abs_)(x) is x
+
+
+def test_what_a_sample_would_broadcast_is_refused():
+    conv = wisp.vmap(wisp.nn.functional.conv1d)
+    with pytest.raises(RuntimeError, match="bias"):
+        conv(wisp.rand(2, 1, 1, 4), wisp.rand(2, 3, 1, 2), wisp.rand(2, 1))
+    with pytest.raises(ValueError, match="not a valid value for reduction"):
+        wisp.vmap(lambda a, b: wisp.nn.functional.l1_loss(a, b, reduction="abc"))(wisp.rand(2, 3), wisp.rand(2, 3))
+    with pytest.raises(RuntimeError, match="0-dimensional value tensor"):
+        wisp.vmap(lambda a, v: a.masked_fill(a > 0, v))(wisp.rand(2, 3), wisp.rand(2, 1))

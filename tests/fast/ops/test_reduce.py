@@ -265,3 +265,8 @@ def test_forms():
         x.sum(2)
     with pytest.raises(RuntimeError):
         x.sum((0, 0))
+
+
+def test_more_dimensions_than_a_reduction_can_tell_apart_are_refused():
+    with pytest.raises(RuntimeError, match="only tensors with up to 64 dims are supported"):
+        wisp.zeros([1] * 65).amax(64)

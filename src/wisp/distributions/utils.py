@@ -96,7 +96,7 @@ def tril_matrix_to_vec(mat, diag=0):
 
 def _draw_gamma(shape_parameter, generator=None):
     """Marsaglia and Tsang's method in double precision; a parameter below 1 is raised by 1 and corrected by a
-    uniform power.
+    uniform power. Draws are methods, since tests of programs put numbers of theirs in the place of `randn_like`.
     """
     a = shape_parameter.detach().double()
     small = a < 1
@@ -104,11 +104,11 @@ def _draw_gamma(shape_parameter, generator=None):
     c = 1 / (9 * d).sqrt()
 
     def uniform():
-        return wisp.rand(a.shape, dtype=a.dtype, device=a.device, generator=generator)
+        return wisp.empty_like(a).uniform_(generator=generator)
 
     result, waiting = wisp.zeros_like(a), wisp.ones_like(a, dtype=wisp.bool)
     while True:
-        x = wisp.randn(a.shape, dtype=a.dtype, device=a.device, generator=generator)
+        x = wisp.empty_like(a).normal_(generator=generator)
         v = (1 + c * x) ** 3
         safe = wisp.where(v > 0, v, 1.0)
         accepted = (v > 0) & ((1 - uniform()).log() < 0.5 * x * x + d * (1 - safe + safe.log()))

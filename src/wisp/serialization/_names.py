@@ -493,8 +493,8 @@ _HARMLESS = {
 
 def _of_a_model(module, name):
     """With `weights_only=False` whole models and optimizers can be read: a class of layers which the program has loaded, an
-    optimizer or schedule of ours, an operator, a plain class of the standard library, or one of the program that is nothing but
-    its attributes. Files may not call their code."""
+    optimizer or schedule of ours, an operator, a function that the program has loaded, a plain class of the standard library, or
+    one of the program that is nothing but its attributes. Files may not call their code."""
     if module == "torch" or module.startswith("torch."):
         operator = wisp._core._operators.get(module[6:], {}).get(name)
         if operator is not None and not name.startswith("_"):
@@ -527,7 +527,13 @@ def _of_a_model(module, name):
         return kind, BLANK
     if isinstance(kind, type) and issubclass(kind, wisp.Tensor) and _is_own(kind):
         return kind, BLANK
+    if isinstance(kind, types.FunctionType) and (kind.__module__, kind.__qualname__) == (module, name) and _may_be_held(module):
+        return kind, None  # an activation or a hook that a model holds; the file itself may not call it
     return _of_the_program(kind) if _is_own(kind) else None
+
+
+def _may_be_held(module):
+    return module.startswith("wisp.nn.") or module.partition(".")[0] not in (*sys.stdlib_module_names, "wisp")
 
 
 def _member(kind, name):

@@ -548,3 +548,38 @@ def test_names_that_files_may_use_are_a_list():
     assert wisp.serialization.get_unsafe_globals_in_checkpoint(file) == ["torch.nn.modules.linear.Linear"]
     with wisp.serialization.safe_globals([wisp.nn.Linear]):
         assert wisp.serialization.get_unsafe_globals_in_checkpoint(file) == []
+
+
+def squared(x):
+    return x * x
+
+
+class Holding(wisp.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self._register_state_dict_hook(renamed)
+
+
+def renamed(module, state, prefix, metadata):
+    return state
+
+
+def test_models_hold_functions_of_the_program():
+    """An activation or a hook of a model is a function that the file names and may not call."""
+    for function in (squared, wisp.nn.functional.normalize, wisp.nn.functional.relu):
+        read = round_trip(Holding(function), weights_only=False)
+        assert read.function is function and list(read._state_dict_hooks.values()) == [renamed]
+        with pytest.raises(pickle.UnpicklingError):
+            round_trip(Holding(function))
+    for called in (squared, os.system):
+        with pytest.raises(pickle.UnpicklingError):
+            round_trip(Called(called), weights_only=False)
+
+
+class Called:
+    def __init__(self, function):
+        self.function = function
+
+    def __reduce__(self):
+        return self.function, (2,)

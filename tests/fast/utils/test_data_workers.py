@@ -149,6 +149,18 @@ def test_a_newer_iteration_takes_persistent_workers():
         next(first)
 
 
+def test_persistent_workers_end_by_the_iterator_that_is_kept():
+    """Libraries end them by `loader._iterator`, as PyTorch has it; the next epoch has new ones."""
+    loader = data.DataLoader(Squares(8), 2, num_workers=2, persistent_workers=True)
+    assert loader._iterator is None
+    for end in (lambda: loader._iterator._shutdown_workers(), lambda: setattr(loader, "_iterator", None)):
+        assert flat(loader) == list(range(8))
+        workers = loader._iterator._workers
+        assert len(workers) == 2 and all(worker.is_alive() for worker in workers)
+        end()
+        assert loader._iterator is None and not any(worker.is_alive() for worker in workers)
+
+
 def test_two_iterations_at_once():
     loader = data.DataLoader(Squares(12), 2, num_workers=2)
     assert [a[1].tolist() == b[1].tolist() for a, b in zip(loader, loader)] == [True] * 6

@@ -307,6 +307,17 @@ class DataLoader:
         self._position = None
 
     # ------------------------------------------------------------ iteration
+    @property
+    def _iterator(self):
+        """What programs end persistent workers by, or what a subclass has put there."""
+        return _Kept(self) if self._workers is not None else self.__dict__.get("_iterator")
+
+    @_iterator.setter
+    def _iterator(self, value):
+        workers, self._workers, self.__dict__["_iterator"] = self._workers, None, value
+        if workers is not None:
+            workers.close()
+
     def __iter__(self):
         resume, self._resume = self._resume, None
         source = self.sampler.generator if type(self.sampler) is RandomSampler else self.generator
@@ -386,6 +397,16 @@ class DataLoader:
                 "DataLoader running slow or even freeze, lower the worker number to avoid potential slowness/freeze if necessary.",
                 stacklevel=3,
             )
+
+
+class _Kept:
+    """The workers that a loader keeps between epochs, as the iterator that PyTorch's loader keeps for them."""
+
+    def __init__(self, loader):
+        self._loader, self._workers = loader, list(loader._workers.processes)
+
+    def _shutdown_workers(self):
+        self._loader._iterator = None
 
 
 class _Position:

@@ -200,6 +200,7 @@ def test_spawn():
     while not context.join():
         pass
     assert all(p.exitcode == 0 for p in context.processes)
+    assert "WISP_SECRET" not in os.environ  # what ranks know each other by has ended with them
 
 
 def test_spawn_failures():

@@ -61,6 +61,8 @@ def _run(function, index, args, report):
 class ProcessContext:
     """The processes of one `spawn`."""
 
+    _made_secret = False
+
     def __init__(self, processes, error_files):
         self.processes, self.error_files = processes, error_files
         self.sentinels = {process.sentinel: i for i, process in enumerate(processes)}
@@ -120,6 +122,9 @@ class ProcessContext:
         for file in self.error_files:
             if os.path.exists(file):
                 os.unlink(file)
+        if self._made_secret:  # nobody is left who would need it
+            os.environ.pop("WISP_SECRET", None)
+            self._made_secret = False
 
 
 SpawnContext = ProcessContext
@@ -136,7 +141,9 @@ def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method
     from wisp import multiprocessing as mp
 
     context = mp.get_context(start_method)
-    os.environ.setdefault("WISP_SECRET", secrets.token_hex(32))  # by which ranks among them know each other
+    made_secret = "WISP_SECRET" not in os.environ
+    if made_secret:
+        os.environ["WISP_SECRET"] = secrets.token_hex(32)  # by which ranks among them, and this process, know each other
     processes, reports = [], []
     for i in range(nprocs):
         handle, report = tempfile.mkstemp(prefix="wisp-spawn-", suffix=".pickle")
@@ -146,6 +153,7 @@ def start_processes(fn, args=(), nprocs=1, join=True, daemon=False, start_method
         processes.append(process)
         reports.append(report)
     result = ProcessContext(processes, reports)
+    result._made_secret = made_secret
     if not join:
         return result
     try:

@@ -320,3 +320,10 @@ def test_rules_of_vmap_with_keywords_and_lists():
     assert all(map(wisp.equal, wisp.vmap(lambda x: halves(x, scale=2.0))(x), expected))
     halves.register_vmap(lambda info, in_dims, x, *, scale: (halves(x, scale=scale), [in_dims[0]] * 2))
     assert all(map(wisp.equal, wisp.vmap(lambda x: halves(x, scale=2.0))(x), expected))
+
+
+def test_parameters_of_units_are_not_flat():
+    """lightning asks which parameters PyTorch would have laid end to end."""
+    from wisp.distributed.fsdp import FlatParameter
+
+    assert issubclass(FlatParameter, wisp.nn.Parameter) and not isinstance(wisp.nn.Linear(1, 1).weight, FlatParameter)

@@ -14,11 +14,15 @@ from wisp.distributed.fsdp.wrap import _wrap_recursively
 from wisp.distributed.tensor import DTensor
 
 __all__ = """
-    BackwardPrefetch CPUOffload FullOptimStateDictConfig FullStateDictConfig FullyShardedDataParallel LocalOptimStateDictConfig
-    LocalStateDictConfig MixedPrecision OptimStateDictConfig OptimStateKeyType ShardedOptimStateDictConfig ShardedStateDictConfig
-    ShardingStrategy StateDictConfig StateDictSettings StateDictType""".split()
+    BackwardPrefetch CPUOffload FlatParameter FullOptimStateDictConfig FullStateDictConfig FullyShardedDataParallel
+    LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision OptimStateDictConfig OptimStateKeyType
+    ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings StateDictType""".split()
 
 _INNER = "_fsdp_wrapped_module"
+
+
+class FlatParameter(wisp.nn.Parameter):
+    """PyTorch's class for the parameters of a unit, laid end to end. Units here keep each as a DTensor, so that no parameter is one."""
 
 
 class ShardingStrategy(enum.Enum):

@@ -11,12 +11,13 @@ namespace {
 Tensor checked(const char* name, const TensorList& offsets, int64_t total) {
     if (offsets.size() != 1) throw RuntimeError(name, "(): only a single jagged dim is supported, got ", offsets.size());
     if (offsets[0].dim() != 1 || offsets[0].numel() < 2 || !is_integral(offsets[0].dtype()))
-        throw RuntimeError(name, "(): expected a vector of at least two integers as offsets, got shape ", offsets[0].sizes());
+        throw RuntimeError(name, "(): expected 1D offsets, a vector of at least two integers, got shape ", offsets[0].sizes());
     const Tensor at = contiguous(to(offsets[0], DType::i64));
     const int64_t n = at.numel();
     const Tensor wrong = logical_or(any(lt(narrow(at, 0, 1, n - 1), narrow(at, 0, 0, n - 1))),
                                     logical_or(ne(select(at, 0, 0), Scalar(0)), ne(select(at, 0, n - 1), Scalar(total))));
-    if (is_nonzero(wrong)) throw RuntimeError(name, "(): expected offsets that rise from 0 to ", total);
+    if (is_nonzero(wrong))
+        throw RuntimeError(name, "(): expected offsets that rise from 0 to ", total, " (the final offset should match total_L value)");
     return at;
 }
 
@@ -61,10 +62,10 @@ Tensor packed(const Tensor& given, const Tensor& offsets, int64_t total) {
 Tensor jagged_to_padded(const Tensor& values, const TensorList& offsets, const Dims& max_lengths, double padding) {
     constexpr const char* name = "_jagged_to_padded_dense_forward";
     check_dtype(name, values.dtype());
-    if (values.dim() < 1 || max_lengths.size() != 1 || max_lengths[0] < 0)
-        throw RuntimeError(name, "(): expected values of at least one dimension and one length, got shape ", values.sizes(), " and ",
-                           max_lengths);
-    return padded(values, checked(name, offsets, values.size(0)), max_lengths[0], padding);
+    if (values.dim() < 1) throw RuntimeError(name, "(): expected values of at least one dimension, got shape ", values.sizes());
+    const Tensor at = checked(name, offsets, values.size(0));
+    if (max_lengths.size() != 1 || max_lengths[0] < 0) throw RuntimeError(name, "(): expected one length, got ", max_lengths);
+    return padded(values, at, max_lengths[0], padding);
 }
 
 Tensor padded_to_jagged(const Tensor& dense, const TensorList& offsets, std::optional<int64_t> total) {
@@ -73,8 +74,8 @@ Tensor padded_to_jagged(const Tensor& dense, const TensorList& offsets, std::opt
     if (offsets.size() == 1 && offsets[0].numel() && !total) total = item(select(offsets[0], 0, -1)).to_int();
     const Tensor at = checked(name, offsets, total.value_or(0));
     const int64_t batch = at.numel() - 1;
-    if (dense.dim() < 2 || dense.size(0) != batch)
-        throw RuntimeError(name, "(): expected ", batch, " padded rows, got shape ", dense.sizes());
+    if (dense.dim() < 2) throw RuntimeError(name, "(): expected padded dim >= 2, got shape ", dense.sizes());
+    if (dense.size(0) != batch) throw RuntimeError(name, "(): expected ", batch, " padded rows, got shape ", dense.sizes());
     const int64_t longest = item(amax(sub(narrow(at, 0, 1, batch), narrow(at, 0, 0, batch)), {})).to_int();
     if (longest > dense.size(1))
         throw RuntimeError(name, "(): found batch item of length ", longest, " when max length specified by padded input is ",

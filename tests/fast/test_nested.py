@@ -224,3 +224,59 @@ def test_attention_of_queries_of_one_length():
     queries = wisp.nested.nested_tensor([wisp.randn(1, 8), wisp.randn(1, 8)], layout=wisp.jagged)
     found = F.scaled_dot_product_attention(heads(queries), heads(keys), heads(keys)).transpose(1, 2).flatten(-2)
     assert [tuple(part.shape) for part in found.unbind()] == [(1, 8), (1, 8)] and found.offsets().tolist() == [0, 1, 2]
+
+
+def test_transposed_parts_stay_so_in_files(tmp_path):
+    nested = wisp.nested.nested_tensor([wisp.rand(n, 5) for n in (2, 3)]).transpose(-1, -2)
+    wisp.save(nested, tmp_path / "nested.pt")
+    loaded = wisp.load(tmp_path / "nested.pt")
+    assert wisp.equal(loaded, nested)
+    assert loaded._nested_tensor_strides().tolist() == nested._nested_tensor_strides().tolist() == [[1, 5], [1, 5]]
+
+
+def test_values_that_go_on_behind_the_last_part_are_not_copied():
+    base = wisp.rand(10, 3)
+    nested = wisp.nested.nested_tensor_from_jagged(base, wisp.tensor([0, 2, 5]))
+    assert nested._base is base and nested.data_ptr() == base.data_ptr()
+    again = nested._view_func(base + 1)
+    assert wisp.equal(again.unbind()[1], base[2:5] + 1)
+
+
+def test_index_put_and_assignment():
+    nested = wisp.nested.nested_tensor([wisp.zeros(2, 2), wisp.zeros(3, 2)], layout=wisp.jagged)
+    put = nested.index_put((wisp.tensor([0, 1]), wisp.tensor([1, 2])), wisp.tensor(1.0))
+    assert put.tolist() == [[[0, 0], [1, 1]], [[0, 0], [0, 0], [1, 1]]]
+    assert nested.index_put((wisp.tensor([1]),), wisp.tensor(1.0)).tolist()[0] == [[0, 0], [0, 0]]
+    with pytest.raises(IndexError, match="outside of its part"):
+        nested.index_put((wisp.tensor([0]), wisp.tensor([2])), wisp.tensor(1.0))
+    nested.index_put_((wisp.tensor([0]), wisp.tensor([0])), wisp.tensor(2.0))
+    nested[1, 0, 0] = 3.0
+    assert nested.tolist() == [[[2, 2], [0, 0]], [[3, 0], [0, 0], [0, 0]]]
+
+
+def test_masked_select_expand_and_apply():
+    nested = wisp.nested.nested_tensor([wisp.tensor([[1.0], [2.0]]), wisp.tensor([[3.0]])], layout=wisp.jagged)
+    assert nested.masked_select(nested > 1).tolist() == [[2.0], [3.0]]
+    assert nested.expand(-1, -1, 2).tolist() == [[[1, 1], [2, 2]], [[3, 3]]]
+    nested.apply_(lambda x: 2 * x)
+    assert nested.tolist() == [[[2], [4]], [[6]]]
+    assert nested.to(nested.dtype) is nested
+    rows = wisp.nested.masked_select(wisp.arange(4).reshape(2, 1, 2), wisp.tensor([True, False]))
+    assert rows.values().tolist() == [0, 2] and rows.offsets().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda x: x.chunk(2, -1), "divisible by chunks"),
+        (lambda x: x.transpose(1, 2).narrow(0, 0, 1), "contiguous"),
+        (lambda x: wisp.nn.functional.linear(x, wisp.ones(2, 4)), "Shape mismatch"),
+        (lambda x: x.bmm(x), "0-th nested matrices"),
+        (lambda x: x.matmul(x), "cannot be matrix multiplied"),
+        (lambda x: x.fill_(wisp.ones(1)), "0-dimension value tensor"),
+        (lambda x: x.clone(memory_format=wisp.channels_last), "Preserve and Contiguous"),
+    ],
+)
+def test_what_the_strided_layout_refuses(call, said):
+    with pytest.raises(RuntimeError, match=said):
+        call(wisp.nested.nested_tensor([wisp.ones(2, 3), wisp.ones(4, 3)]))

@@ -102,7 +102,9 @@ def nested_tensor_from_jagged(values, offsets=None, lengths=None, jagged_dim=Non
     if lengths is not None:
         starts = ends[: len(lengths)]
         return pack([values.narrow(place, start, length) for start, length in zip(starts, lengths.tolist())], wisp.jagged)
-    if ends[0] != 0 or ends[-1] != values.shape[place]:
+    if ends[-1] != values.shape[place]:
+        values = values.narrow(place, 0, ends[-1])  # what lies behind the last part is none of ours
+    if ends[0] != 0:
         return pack([values.narrow(place, a, b - a) for a, b in zip(ends, ends[1:])], wisp.jagged)
     shapes = [(*values.shape[:place], b - a, *values.shape[ragged:]) for a, b in zip(ends, ends[1:])]
     values = values.view_as(values)  # the nested tensor is a view
@@ -140,7 +142,7 @@ def narrow(tensor, dim, start, length, layout=wisp.strided):
 
 
 def masked_select(tensor, mask):
-    """The elements of a matrix at the places where a mask is true, row by row.
+    """The elements of a tensor at the places where a mask is true: for each row, a part.
 
     >>> import wisp
     >>> x = wisp.tensor([[1, 2], [3, 4]])
@@ -150,7 +152,8 @@ def masked_select(tensor, mask):
     if tensor.layout is not wisp.strided:
         raise RuntimeError(f"torch.nested.masked_select requires a strided tensor, given {tensor.layout}")
     mask = mask.expand_as(tensor)
-    return pack([row[chosen] for row, chosen in zip(tensor, mask)], wisp.jagged)
+    counts = mask.sum(-1).flatten()
+    return nested_tensor_from_jagged(tensor.masked_select(mask), wisp.cat([counts.new_zeros(1), counts.cumsum(0)]))
 
 
 _reference.attach(__name__, globals())

@@ -19,8 +19,8 @@ def call(function, args, kwargs):
     inplace = name.endswith("_") and not name.endswith("__")
     base = name[:-1] if inplace else name
     with wisp.DisableTorchFunctionSubclass():
-        if base in RULES and not inplace:
-            return RULES[base](*args, **kwargs)
+        if name in RULES:
+            return RULES[name](*args, **kwargs)
         if base in elementwise():
             result = _on_values(function, base, args, kwargs)
             return args[0] if inplace else result
@@ -88,15 +88,29 @@ def _on_values(function, name, args, kwargs):
 
             if binary and tensor_broadcasts(first, other):
                 return _by_parts(function, args, kwargs, first)
-            raise RuntimeError(f"cannot call binary pointwise function {name} with inputs of shapes {shown(first)} and {shown(other)}")
+            if name == "copy":
+                told = "copy_ only supports tensors that are the same size for Nested implementations: "
+                told = told if first._layout is wisp.strided else ""
+                raise RuntimeError(f"{told}expected compatible input and src shapes, but got: {shown(first)} and {shown(other)}")
+            raise RuntimeError(
+                f"cannot call binary pointwise function {name}.Tensor with inputs of shapes {shown(first)} and {shown(other)}"
+            )
 
     def values(value):
         if _nested(value):
             return value._values
         if isinstance(value, _core.Tensor) and value.dim() > 0 and binary:
-            return _spread(first, value, name)
+            return _spread(first, value, name, value is args[0])
         return value
 
+    if name == "to":
+        made = function(*map(values, args), **kwargs)
+        return first if made is first._values else first._with(made)
+    if name == "fill" and len(args) > 1 and isinstance(args[1], _core.Tensor) and args[1].dim():
+        raise RuntimeError(f"fill_ only supports 0-dimension value tensor but got tensor with {args[1].dim()} dimensions.")
+    if name == "clone" and kwargs.get("memory_format") in (wisp.channels_last, wisp.channels_last_3d):
+        told = "ChannelsLast" if kwargs["memory_format"] is wisp.channels_last else "ChannelsLast3d"
+        raise RuntimeError(f"Nested tensor clone supports Preserve and Contiguous memory formats, called clone with memory format: {told}")
     if name in ("conj", "positive", "real") and len(args) == 1:  # of real numbers these are the tensor itself, and views of it here
         return first._with(function(first._values).view_as(first._values))
     if name == "embedding":
@@ -118,12 +132,12 @@ def _by_parts(function, args, kwargs, first):
     return first._again([function(*items, **kwargs) for items in zip(*parts)])
 
 
-def _spread(nested, dense, name):
+def _spread(nested, dense, name, first=False):
     """A dense operand in the shape of the values: one for all, or one for each part."""
     if nested._ragged is None:
+        told = "non-nested self and nested other" if first else "nested self and non-nested other"
         raise RuntimeError(
-            f"Expected both self and other to be nested, but got a nested self and non-nested other, for {name} of parts that differ in "
-            "several sizes; use unbind()"
+            f"Expected both self and other to be nested, but got a {told}, for {name} of parts that differ in several sizes; use unbind()"
         )
     extra = nested.dim() - dense.dim()
     if extra < 0:
@@ -145,6 +159,7 @@ def _spread(nested, dense, name):
 for _name in ("is_floating_point", "is_complex", "is_signed", "element_size", "is_pinned"):
     RULES[_name] = lambda input, _name=_name: getattr(input._values, _name)()
 RULES["is_same_size"] = lambda input, other: input._shapes == other._shapes
+RULES["masked_select"] = lambda input, mask: _chosen(input, mask)
 RULES["is_tensor"] = lambda obj: True
 RULES["_has_tangent"] = lambda input: input._values._has_tangent()
 RULES["numel"] = lambda input: input._values.numel()
@@ -173,9 +188,37 @@ for _name in ("rand_like", "randn_like", "randint_like"):
     RULES[_name] = _drawn(_name)
 
 
+def _chosen(input, mask):
+    """The elements of each part at the places where a mask is true, as parts of one dimension."""
+    mask = mask._values if _nested(mask) else _spread(input, mask, "masked_select")
+    values, mask = wisp.broadcast_tensors(input._values, mask)
+    counts = [int(part.sum()) for part in input._with(mask)._parts()]
+    parts = [v.masked_select(m) for v, m in zip(input._with(values)._parts(), input._with(mask)._parts())]
+    return _make(wisp.cat(parts), [(n,) for n in counts], 1, input._layout)
+
+
 # ---- layers
 @rule("linear")
 def linear(input, weight, bias=None):
+    if _nested(weight):
+        raise RuntimeError("Linear does not support nested weight when input is a nested tensor.")
+    if input._layout is wisp.strided and (input.dim() != 3 or weight.dim() != 2):
+        raise RuntimeError(
+            "Linear requires nested_tensor.dim == 3 and dense_matrix.dim == 2. "
+            f"Nested tensor dim: {input.dim()}. Dense tensor dim: {weight.dim()}"
+        )
+    if input._layout is wisp.strided and isinstance(input._sizes[-1], RaggedSize) and input.is_contiguous():
+        last = [shape[-1] for shape in input._shapes]
+        raise RuntimeError(
+            f"Expected all tensors in nested tensor to have the same trailing dimension, instead last dimension equals: {last}"
+        )
+    if input._layout is wisp.strided and input.is_contiguous() and input._sizes[-1] != weight.shape[1]:
+        raise RuntimeError(
+            "Shape mismatch for NestedTensor Linear: Expected input's (a nested tensor) 'last_dim' to equal 'weight.size(1), but got: "
+            f"last_dim = {input._sizes[-1]}, and weight.size(1) = {weight.shape[1]}"
+        )
+    if input._layout is wisp.strided and not input.is_contiguous():
+        raise RuntimeError("for now linear only supports contiguous nested tensor; call contiguous()")
     if input._ragged == input.dim() - 1:
         raise RuntimeError("linear(): the last dimension is ragged")
     if input._ragged is None:
@@ -188,6 +231,12 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     first = input.dim() - len(normalized_shape)
     if input._layout is wisp.strided and (input._ragged is None or input._ragged >= first):
         raise RuntimeError("layer_norm(): normalized_shape extends into irregular dimensions for the nested tensor")
+    if input._layout is wisp.strided and 0 < first and tuple(input._sizes[first:]) != tuple(normalized_shape):
+        at = next(i for i, (have, want) in enumerate(zip(input._sizes[first:], normalized_shape)) if have != want)
+        raise RuntimeError(
+            f"The shape at dimension {at} of normalized_shape doesn't match the input: expected {input._sizes[first + at]}, "
+            f"got {normalized_shape[at]}"
+        )
     if input.dim() <= 2:
         raise RuntimeError("layer_norm(): not supported for NestedTensor objects with 2 or fewer dimensions")
     if first <= 0:
@@ -210,6 +259,8 @@ def _softmax(name):
     function = getattr(F, name)
 
     def softmax(input, dim, _stacklevel=3, dtype=None, **ignored):
+        if not len(input) and dim:
+            return input._with(input._values.clone())
         place = _wrapped(input, dim)
         if place == 0:
             told = "Cannot apply softmax across nested dimension 0" if input._layout is wisp.strided else ""
@@ -225,12 +276,32 @@ for _name in ("softmax", "log_softmax"):
     RULES[_name] = _softmax(_name)
 
 
-@rule("matmul", "bmm", "mm", "__matmul__", "__rmatmul__")
-def matmul(input, other=None, *, mat2=None):
-    other = mat2 if other is None else other
+@rule("bmm")
+def bmm(input, mat2):
+    for place, operand in enumerate((input, mat2), 1):
+        if operand.dim() != 3:
+            raise RuntimeError(f"batch{place} must be a 3D tensor, got {operand.dim()} dimensions")
+    parts = zip(*(operand._parts() if _nested(operand) else operand for operand in (input, mat2)))
+    for i, (a, b) in enumerate(parts if len(input) == len(mat2) else ()):
+        if a.shape[1] != b.shape[0]:
+            told = f"({a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]})"
+            raise RuntimeError(f"{i}-th nested matrices in batch cannot be multiplied {told}")
+    if len(input) != len(mat2):
+        raise RuntimeError(f"Expected size for the 1st dimension of batch2 tensor to be: {len(input)} but got: {len(mat2)}.")
+    return matmul(input, mat2)
+
+
+@rule("matmul", "mm", "__matmul__", "__rmatmul__")
+def matmul(input, other):
+    if _nested(input) and _nested(other) and input._layout is wisp.strided and min(input.dim(), other.dim()) < 3:
+        at, rank = ("1st", input.dim()) if input.dim() < 3 else ("2nd", other.dim())
+        raise RuntimeError(f"matmul: For nested tensors, only inputs with >= 3 dims are currently supported. {at} input has rank: {rank}")
     if _nested(input) and not _nested(other) and other.dim() == 2 and input._ragged not in (None, input.dim() - 1):
         return input._with(input._values @ other)
     nested = input if _nested(input) else other
+    if not (_nested(input) and _nested(other)) and min(input.dim(), other.dim()) < 2:
+        told = "nested self and non-nested other" if _nested(input) else "non-nested self and nested other"
+        raise RuntimeError(f"Expected both to be nested, but got a {told} of {input.dim()} and {other.dim()} dimensions")
 
     def parts(operand):
         if _nested(operand):
@@ -239,7 +310,15 @@ def matmul(input, other=None, *, mat2=None):
 
     one, two = parts(input), parts(other)
     if len(one) != len(two):
-        raise RuntimeError(f"matmul: {len(one)} parts and {len(two)}")
+        raise RuntimeError(f"matmul: Expected size for the 1st dimension of 2nd input tensor to be: {len(one)} but got: {len(two)}.")
+    if nested._layout is wisp.strided:
+        for a, b in zip(one, two):
+            if a.shape[:-2] != b.shape[:-2] and _nested(input) and _nested(other):
+                raise RuntimeError(
+                    f"matmul: For nested tensors, batch dimensions must have the same sizes, got {list(a.shape)} and {list(b.shape)}"
+                )
+            if a.shape[-1] != b.shape[-2]:
+                raise RuntimeError(f"matmul: Nested tensors cannot be matrix multiplied: parts of {list(a.shape)} and {list(b.shape)}")
     results = [a @ b for a, b in zip(one, two)]
     rows_differ = _nested(input) and input._ragged == input.dim() - 2
     if len({tuple(part.shape) for part in results}) == 1 and nested._layout is wisp.jagged and not rows_differ:
@@ -250,7 +329,14 @@ def matmul(input, other=None, *, mat2=None):
 @rule("scaled_dot_product_attention")
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     if attn_mask is not None:
-        raise RuntimeError("scaled_dot_product_attention: attn_mask is not supported for nested tensors; each part attends to itself alone")
+        raise RuntimeError(
+            "scaled_dot_product_attention: Nested tensors for query / key are not supported when an explicit attn_mask is set: each part "
+            "attends to itself alone"
+        )
+    if is_causal and query._layout is wisp.strided:
+        raise RuntimeError(
+            "scaled_dot_product_attention: Nested tensors for query / key are not supported when is_causal=True; use layout=torch.jagged"
+        )
     parts = zip(*(part._parts() for part in (query, key, value)))
     made = [
         F.scaled_dot_product_attention(q[None], k[None], v[None], None, dropout_p, is_causal, scale, enable_gqa)[0] for q, k, v in parts
@@ -264,12 +350,16 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
 
 # ---- reductions
 def _reduction(name):
-    operator = getattr(wisp, name)
+    operator = wisp.linalg.vector_norm if name == "vector_norm" else getattr(wisp, name)
 
     def reduce(input, dim=None, keepdim=False, **kwargs):
         if dim is None or dim == () or dim == []:
             return operator(input._values, **kwargs)
+        if input._layout is wisp.strided and dim in (0, [0], (0,)):
+            raise RuntimeError(f"NestedTensor can only be reduced across the last dimension, got dim 0 for {name}() of {input.dim()}")
         dims = sorted({_wrapped(input, d) for d in ([dim] if isinstance(dim, int) else dim)})
+        if input._layout is wisp.strided and len(dims) > 1 and 0 in dims:
+            raise RuntimeError(f"NestedTensor only allows reduction of a single dimension with the strided layout, got {dims} for {name}()")
         if input._ragged is None:
             if 0 in dims:
                 raise RuntimeError(f"{name}(): reducing along the batch dimension is not supported for parts that differ in several sizes")
@@ -291,6 +381,7 @@ def _reduction(name):
         return wisp.stack([operator(part, dim=[d - 1 for d in dims], keepdim=keepdim, **kwargs) for part in input._parts()])
 
     order = {"var": ("dim", "unbiased", "keepdim"), "std": ("dim", "unbiased", "keepdim"), "norm": ("p", "dim", "keepdim")}
+    order["vector_norm"] = ("ord", "dim", "keepdim")
     names = order.get(name, ("dim", "keepdim"))
 
     def call(input, *args, **kwargs):
@@ -316,7 +407,7 @@ def _segment_sum(input, name, keepdim, dtype=None):
     return result.unsqueeze(input._ragged) if keepdim else result
 
 
-for _name in ("sum", "mean", "amax", "amin", "var", "std", "logsumexp", "any", "all", "norm"):
+for _name in ("sum", "mean", "amax", "amin", "var", "std", "logsumexp", "any", "all", "norm", "vector_norm"):
     RULES[_name] = _reduction(_name)
 
 
@@ -381,11 +472,31 @@ def transpose(input, dim0, dim1):
 @rule("permute")
 def permute(input, *dims):
     dims = [_wrapped(input, d) for d in (dims[0] if len(dims) == 1 and isinstance(dims[0], (list, tuple)) else dims)]
-    if dims[0] != 0 or sorted(dims) != list(range(input.dim())):
+    if len(dims) == input.dim() and len(set(dims)) != len(dims):
+        raise ValueError("permute(): duplicate dims are not allowed.")
+    if len(dims) == input.dim() and dims[0] != 0 and input._layout is wisp.jagged:
+        raise ValueError("Permute is not supported on the batch dimension for jagged NT")
+    if len(dims) != input.dim():
+        raise ValueError(
+            f"permute(): number of dimensions in the tensor input ({input.dim()}) does not match the length of the desired ordering of "
+            f"dimensions ({len(dims)})."
+        )
+    if dims[0] != 0:
         raise ValueError(f"permute: the batch dimension of a nested tensor stays first; got {dims}")
     if input._ragged is None:
         return input._again([part.permute([d - 1 for d in dims[1:]]) for part in input._parts()])
     return _moved(input, input._values.permute([d - 1 for d in dims[1:]]), dims.index(input._ragged))
+
+
+@rule("expand")
+def expand(input, *shape):
+    shape = list(shape[0] if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else shape)
+    if input._ragged is None or len(shape) != input.dim() or shape[0] not in (-1, len(input)):
+        raise refused("expand to other batches or more dimensions")
+    if shape[input._ragged] not in (-1, input._sizes[input._ragged]):
+        raise RuntimeError(f"expand(): the ragged dimension stays as it is: use -1 at {input._ragged}, not {shape[input._ragged]}")
+    shape[input._ragged] = -1
+    return input._with(input._values.expand(shape[1:]))._viewing(input)
 
 
 @rule("reshape")
@@ -423,6 +534,8 @@ def view(input, *shape, name="view"):
 
 @rule("unflatten")
 def unflatten(input, dim, sizes):
+    if _wrapped(input, dim) == 0:
+        raise RuntimeError(f"unflatten(): cannot view shape ({', '.join(map(str, input._sizes))}) with other batches: dim 0 stays as it is")
     place = _dim(input, dim, "unflatten")
     values = input._values.unflatten(place, sizes)
     return _moved(input, values, input._ragged + (len(sizes) - 1 if place < input._ragged - 1 else 0))
@@ -474,10 +587,18 @@ def _splitting(name):
         if input._layout is wisp.strided and name != "split" and _wrapped(input, dim) != input.dim() - 1:
             shown = "Chunk" if name == "chunk" else name
             raise RuntimeError(f"{shown} for nested tensors is currently only supported for the last dimension.")
+        if input._layout is wisp.strided and name != "split" and not input.is_contiguous():
+            raise RuntimeError(f"{name} expects `self` to be contiguous.")
+        if input._layout is wisp.strided and name == "chunk" and not isinstance(input._sizes[-1], RaggedSize) and input._sizes[-1] % sizes:
+            raise RuntimeError(
+                "Chunk for nested tensors is only supported for nested tensors with trailing dimension divisible by chunks. "
+                f"Got {input._sizes[-1]} and {sizes} chunks"
+            )
         if _wrapped(input, dim) == 0:
             groups = [(int(group[0]), int(group[-1]) + 1) for group in getattr(wisp.arange(len(input)), name)(sizes)]
             return tuple(_stretch(input, a, b) for a, b in groups)
-        return tuple(input._with(part) for part in getattr(input._values, name)(sizes, _dim(input, dim, name)))
+        place = _dim(input, dim, "split" if isinstance(sizes, int) else "split_with_sizes") if name == "split" else _dim(input, dim, name)
+        return tuple(input._with(part) for part in getattr(input._values, name)(sizes, place))
 
     return split
 
@@ -492,6 +613,10 @@ def cat(tensors, dim=0):
     if not all(map(_nested, tensors)):
         raise RuntimeError("cat(): expected each tensor in given list to be nested")
     place = _wrapped(first, dim)
+    if any(tensor.dim() != first.dim() for tensor in tensors):
+        raise RuntimeError("cat(): expected all nested tensors to have matching ragged structures outside of the concatenated dim")
+    if first._layout is wisp.strided and not all(tensor.is_contiguous() for tensor in tensors):
+        raise RuntimeError("cat(): only contiguous nested tensors are supported with the strided layout; call contiguous()")
     if place == 0:
         return first._again([part for tensor in tensors for part in tensor._parts()])
     alike = first._ragged is not None and all(t._ragged == first._ragged and t._part_lengths() == first._part_lengths() for t in tensors)
@@ -544,9 +669,46 @@ def getitem(input, key):
     return _moved(input, input._values[tuple(rest)], input._ragged - gone)
 
 
+@rule("__setitem__")
+def setitem(input, key, value):
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if not isinstance(keys[0], int):
+        raise refused("x[...] = value without the number of a part")
+    select(input, 0, keys[0])[tuple(keys[1:])] = value
+
+
+def _putting(name):
+    def put(input, indices, values, accumulate=False):
+        if input._ragged is None or any(index is None or index.is_floating_point() for index in indices):
+            raise refused(f"{name} of parts that differ in several sizes, or without whole numbers")
+        first, *rest = (index.long() for index in indices)
+        if len(rest) < input._ragged:  # whole parts
+            if rest or input._ragged != 1:
+                raise RuntimeError(
+                    f"{name}(): If ragged dimension is not part of indices, this only works on contiguous NJTs: index dimensions up to "
+                    f"the ragged one, {input._ragged}"
+                )
+            rest = [(input._segments().unsqueeze(1) == first).any(1).nonzero().squeeze(1)]
+        else:
+            lengths = input._offsets.diff()[first]
+            if not bool(((rest[input._ragged - 1] < lengths) & (rest[input._ragged - 1] >= 0)).all()):
+                raise IndexError(f"{name}(): an index of the ragged dimension is outside of its part")
+            rest[input._ragged - 1] = rest[input._ragged - 1] + input._offsets[first]
+        result = getattr(input._values, name)(tuple(rest), values, accumulate)
+        return input if name.endswith("_") else input._with(result)
+
+    return put
+
+
+for _name in ("index_put", "index_put_"):
+    RULES[_name] = _putting(_name)
+
+
 @rule("narrow")
 def narrow(input, dim, start, length):
     if _wrapped(input, dim) == 0:
+        if input._layout is wisp.strided and not input.is_contiguous():
+            raise RuntimeError("narrow(): only contiguous nested tensors supported with the strided layout; call contiguous()")
         if start < 0 or length <= 0 or start + length > len(input):
             raise RuntimeError(f"narrow(): start ({start}) + length ({length}) exceeds dimension size ({len(input)}).")
         return _stretch(input, start, start + length)._viewing(input)

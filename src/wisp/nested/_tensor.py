@@ -265,11 +265,43 @@ class NestedTensor(Holder, _core.Tensor):
                 "_metadata_cache": {name: wisp.empty(number, 0) for name, number in self._metadata_cache.items()},  # PyTorch's way
                 "requires_grad": self.requires_grad,
             }
-        buffer = wisp.cat([part.detach().reshape(-1) for part in self._parts()] or [values])
+        order = self._order()
+        parts = [part.detach().permute(order).contiguous() for part in self._parts()]
+        buffer = wisp.cat([part.reshape(-1) for part in parts] or [values])
         ends = [0, *itertools.accumulate(math.prod(shape) for shape in self._shapes)]
-        strides = [[math.prod(shape[i + 1 :]) for i in range(len(shape))] for shape in self._shapes]
+        strides = [[part.stride(order.index(dim)) for dim in range(len(order))] for part in parts]
         numbers = self._nested_tensor_size(), wisp.tensor(strides, dtype=wisp.int64), wisp.tensor(ends[:-1], dtype=wisp.int64)
         return (buffer.requires_grad_(self.requires_grad), *numbers)
+
+    def _order(self):
+        """The dimensions of a part, outermost first as they lie in memory."""
+        count = self.dim() - 1 if self._shapes else 0
+        if self._ragged is None or self._values.is_contiguous():
+            return list(range(count))
+        return sorted(range(count), key=lambda dim: -self._values.stride(dim))
+
+    def _view_func(self, new_base):
+        """The same view of another tensor than the one that this is a view of."""
+        values, base = self._values, self._base
+        offset = values.storage_offset() - base.storage_offset() + new_base.storage_offset()
+        return self._with(new_base.as_strided(values.shape, values.stride(), offset))
+
+    def share_memory_(self):
+        """Move the values to memory that other processes can share."""
+        self._values.share_memory_()
+        return self
+
+    def data_ptr(self):
+        return self._values.data_ptr()
+
+    def is_shared(self):
+        return self._values.is_shared()
+
+    def apply_(self, callable):
+        """Apply a Python function to each element, in place."""
+        with wisp.no_grad():
+            self._values.apply_(callable)
+        return self
 
     def to_padded_tensor(self, padding, output_size=None):
         """A dense tensor in which the parts are filled up to the largest sizes.
@@ -338,24 +370,30 @@ def pack(parts, layout, like=None):
     if not parts:
         values = wisp.empty(0) if like is None else like.new_empty(0)
         if layout is wisp.jagged:
-            raise RuntimeError("Cannot construct a nested tensor of the jagged layout from an empty list")
+            raise RuntimeError("Cannot construct a nested tensor from an empty tensor list: the jagged layout has no shape without parts")
         return _make(values, [], None, layout)
     for index, part in enumerate(parts):
         if part.dim() != parts[0].dim():
+            told = "All Tensors given to nested_tensor must have the same dimension"
+            if layout is wisp.jagged:
+                told = "When constructing a nested tensor, all tensors in list must have the same dim"
             raise RuntimeError(
-                f"All Tensors given to nested_tensor must have the same dimension. Found dimension {part.dim()} for "
-                f"Tensor at index {index} and dimension {parts[0].dim()} for Tensor at index 0."
+                f"{told}. Found dimension {part.dim()} for "
+                f"Tensor at index {index} and dimension {parts[0].dim()} for Tensor at index {index - 1}."
             )
-        if part.dtype != parts[0].dtype or part.device != parts[0].device:
-            raise RuntimeError(
-                f"nested_tensor: tensor {index} is {part.dtype} on {part.device}, and tensor 0 {parts[0].dtype} on "
-                f"{parts[0].device}; they must be alike"
-            )
+        for kind in ("dtype", "device"):
+            if getattr(part, kind) != getattr(parts[0], kind):
+                raise RuntimeError(
+                    f"When constructing a nested tensor, all tensors in list must have the same {kind}: tensor {index} has "
+                    f"{getattr(part, kind)}, and tensor 0 {getattr(parts[0], kind)}"
+                )
     shapes = [tuple(part.shape) for part in parts]
     differing = [dim for dim, column in enumerate(zip(*shapes)) if len(set(column)) > 1]
     if len(differing) <= 1 and parts[0].dim() > 0:
         ragged = differing[0] + 1 if differing else 1
         return _make(wisp.cat(parts, ragged - 1), shapes, ragged, layout)._knowing_lengths()
+    if layout is wisp.jagged and not parts[0].dim():
+        raise RuntimeError("Cannot construct a nested tensor from a list of zero-dim tensors: they have no size that could differ")
     if layout is wisp.jagged:
         raise RuntimeError(
             "Cannot represent given tensor list as a nested tensor with the jagged layout. Note that the jagged layout only "

@@ -168,7 +168,12 @@ def _rebuild_nested(buffer, sizes, strides, offsets):
 
     flat = buffer.detach()
     parts = [_strided(flat, offset, size, stride) for size, stride, offset in zip(*numbers)]
-    return pack(parts, wisp.strided, flat).requires_grad_(buffer.requires_grad)
+    # dimensions in the order in which they lie: a transposed tensor stays one
+    order = sorted(range(parts[0].dim()), key=lambda dim: -parts[0].stride(dim)) if parts else []
+    if order == sorted(order) or not all(part.permute(order).is_contiguous() for part in parts):
+        return pack(parts, wisp.strided, flat).requires_grad_(buffer.requires_grad)
+    made = pack([part.permute(order) for part in parts], wisp.strided, flat)
+    return made.permute(0, *(1 + order.index(dim) for dim in range(len(order)))).requires_grad_(buffer.requires_grad)
 
 
 def _rebuild_jagged(content):

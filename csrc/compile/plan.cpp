@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 
 #include "tape.h"
@@ -28,6 +29,7 @@ constexpr size_t most_plans = 1024;     // more than that are begun anew: shapes
 
 // A kernel of the GPU takes so many arguments (kernels/program_arguments.h).
 constexpr size_t cuda_steps = 24, cuda_inputs = 24, cuda_parameters = 8;
+constexpr size_t inlined_inputs = 20, inlined_parameters = 6;  // of a note with what it brings along
 
 // The shape that a note is computed in: its dimensions from the largest stride to the smallest, without those of size 1.
 struct Space {
@@ -57,6 +59,18 @@ struct Space {
     }
 };
 
+// How a note is seen from the space of a program: its index along a dimension is where it begins there, and that of the space's
+// dimension which goes along it, if there is one. Parts of joined tensors are seen in a window of one dimension.
+struct View {
+    Dims along;  // for each dimension of the space one of the note, or -1
+    Dims begin;  // for each dimension of the note
+    int axis = -1;
+    int64_t from = 0, to = 0;  // of the space's dimension `axis`
+
+    View(const Space& space, const Layout& layout) : along(space.order) { begin.resize(layout.sizes.size()); }
+    bool operator==(const View& o) const { return along == o.along && begin == o.begin && axis == o.axis && from == o.from && to == o.to; }
+};
+
 bool is_dense(const Dims& sizes, const Dims& strides, int64_t count) {
     int64_t step = 1;
     for (int64_t d = count - 1; d >= 0; d--) {
@@ -76,6 +90,7 @@ struct Group {
     struct Source {
         uint32_t note;
         int operand;
+        int64_t begin = 0;  // elements from where the operand does
     };
     Dims sizes;
     Device device;
@@ -88,9 +103,11 @@ struct Group {
     struct Copy {
         uint32_t note;
         bool by_row;
+        View view;
         int value;
     };
-    std::vector<Copy> copies;  // casts that were made again in it
+    std::vector<Copy> copies;  // values that were made in it, though they are no steps of its own
+    bool has_rows = false, has_windows = false;
 };
 
 struct Placed {
@@ -114,10 +131,10 @@ public:
     Planner(const std::vector<Note>& notes, Plan& plan)
         : notes_(notes), placed_(notes.size()), groups_(plan.groups), temporaries_(plan.temporaries) {
         find_needed();
-        find_repeated();
+        find_inlined();
         for (uint32_t i = 0; i < notes_.size(); i++) {
             if (!needed_[i]) plan.counts.dead++;
-            else if (!repeated_[i]) place(i);
+            else if (!inlined_[i] && placed_[i].group < 0) place(i);
         }
         for (Group& g : groups_) {
             // Steps hold the numbers of steps until the inputs are known.
@@ -142,26 +159,138 @@ private:
         }
     }
 
-    // Casts of memory that nobody keeps, and that are used as they are: every program that needs one makes it.
-    void find_repeated() {
-        repeated_.resize(notes_.size());
-        for (size_t i = 0; i < notes_.size(); i++) {
+    // Values that nobody keeps, and that every program which needs one makes for itself: casts of memory that are used as they are,
+    // and, on a GPU, what is used in another form only, joined with others, sliced, or with its dimensions in another order.
+    void find_inlined() {
+        inlined_.resize(notes_.size());
+        std::vector<int> uses(notes_.size());
+        std::vector<bool> used_as_made(notes_.size(), true), used_elsewhere(notes_.size(), true);
+        for (size_t i = notes_.size(); i-- > 0;) {
             const Note& n = notes_[i];
-            repeated_[i] = n.step.kind == StepKind::cast && !n.out && n.operands[0].kind == Operand::memory;
-            for (const Operand& o : n.operands)
-                if (o.kind == Operand::noted && repeated_[o.note]) {
-                    const Layout& made = notes_[o.note].layout;
-                    repeated_[o.note] =
-                        !n.reduced && o.layout.offset == 0 && o.layout.sizes == made.sizes && o.layout.strides == made.strides;
-                }
+            if (!needed_[i]) continue;
+            if (!n.out && n.step.kind != StepKind::reduce) {
+                const bool cast = n.step.kind == StepKind::cast && n.operands[0].kind == Operand::memory;
+                inlined_[i] = (cast && used_as_made[i]) || (n.device.is_cuda() && used_elsewhere[i] && uses[i] <= 2);
+            }
+            for (const Operand& o : n.operands) {
+                if (o.kind != Operand::noted) continue;
+                const Layout& made = notes_[o.note].layout;
+                uses[o.note]++;
+                if (n.reduced || o.layout.offset || !(o.layout.sizes == made.sizes) || !(o.layout.strides == made.strides))
+                    used_as_made[o.note] = false;
+                if (!is_elsewhere(n, o, inlined_[i])) used_elsewhere[o.note] = false;
+            }
         }
     }
-    bool is_repeated(const Operand& o) const { return o.kind == Operand::noted && repeated_[o.note]; }
+    // Whether a note uses another's value in a form that its program would not have.
+    bool is_elsewhere(const Note& n, const Operand& o, bool inlined) const {
+        if (n.reduced || n.step.kind == StepKind::reduce || product(o.layout.sizes) > product(notes_[o.note].layout.sizes)) return false;
+        if (n.step.kind == StepKind::join) return true;
+        if (!(o.layout.sizes == n.layout.sizes)) return false;  // made once rather than for every row
+        const Space space(n.layout, false);
+        const Dims strides = space.strides_of(o, n.layout.sizes);
+        if (!strides.empty() && strides[strides.size() - 1] != 1) return false;  // neighbours are to stay neighbours
+        return inlined || o.layout.offset || !is_dense(space.sizes, strides, space.sizes.size());
+    }
+    bool is_inlined(const Operand& o) const { return o.kind == Operand::noted && inlined_[o.note]; }
 
-    // The value of a note as an operand that has these strides in the group's shape (of its rows, for a step by row); -1: not there.
-    int value_in(int group, const Operand& o, const Dims& strides, bool by_row) const {
+    // How the maker of operand `o` is seen where the note that uses it, of these sizes, is seen as `v`.
+    std::optional<View> view_through(const Operand& o, const Dims& sizes, const View& v) const {
+        const Layout& made = notes_[o.note].layout;
+        View r = v;
+        r.begin = Dims();
+        r.begin.resize(made.sizes.size());
+        int64_t rest = o.layout.offset;
+        for (int64_t k : Space(made, false).order) {
+            r.begin[k] = rest / made.strides[k];
+            rest %= made.strides[k];
+        }
+        if (rest) return {};
+        Dims of;  // the dimension of the maker for each of the operand
+        const int64_t missing = sizes.size() - o.layout.sizes.size();
+        for (int64_t j = 0; j < o.layout.sizes.size(); j++) {
+            of.push_back(-1);
+            const int64_t size = o.layout.sizes[j], stride = o.layout.strides[j];
+            if (size == 1 || stride == 0) continue;
+            for (int64_t k = 0; k < made.sizes.size(); k++)
+                if (made.sizes[k] > 1 && made.strides[k] == stride) of[j] = k;
+            if (of[j] < 0 || r.begin[of[j]] + size > made.sizes[of[j]]) return {};
+            for (int64_t i = 0; i < j; i++)
+                if (of[i] == of[j]) return {};
+            r.begin[of[j]] += v.begin[j + missing];
+        }
+        for (int64_t s = 0; s < v.along.size(); s++) {
+            const int64_t j = v.along[s] - missing;
+            r.along[s] = v.along[s] < 0 || j < 0 ? -1 : of[j];
+        }
+        if (r.axis >= 0 && r.along[r.axis] < 0) r.axis = -1, r.from = r.to = 0;
+        return r;
+    }
+    // The same for a part of a joined tensor that is seen as `v`.
+    static std::optional<View> view_of_part(const Note& n, int part, const View& v) {
+        const int64_t dim = n.step.axis;
+        View r = v;
+        int axis = -1;
+        for (int64_t s = 0; s < v.along.size(); s++)
+            if (v.along[s] == dim) axis = int(s);
+        if (axis < 0 || (v.axis >= 0 && v.axis != axis)) return {};
+        int64_t start = 0;
+        for (int k = 0; k < part; k++) start += n.operands[k].layout.sizes[dim];
+        r.begin[dim] -= start;
+        r.from = start - v.begin[dim];
+        r.to = r.from + n.operands[part].layout.sizes[dim];
+        if (v.axis == axis) r.from = std::max(r.from, v.from), r.to = std::min(r.to, v.to);
+        r.axis = axis;
+        return r;
+    }
+    // What operand `number` of a note is seen as, and the sizes that it is spread to; nothing: not in this program.
+    std::optional<View> view_of(uint32_t note, int number, const View& v, Dims& sizes) const {
+        const Note& n = notes_[note];
+        std::optional<View> r = v;
+        if (n.step.kind == StepKind::join) {
+            r = view_of_part(n, number, v);
+            sizes = n.operands[number].layout.sizes;
+        }
+        return r;
+    }
+
+    // What a note brings into a group.
+    struct Load {
+        size_t steps = 0, inputs = 0, parameters = 0;
+        bool shares = false, has_windows = false;
+
+        void add(const ProgramStep& s) { steps++, parameters += takes_parameters(s); }
+    };
+    static bool takes_parameters(const ProgramStep& s) { return s.has_params || s.kind == StepKind::reduce; }
+
+    // Places inlined operands that can't be seen from the note after all, or that would make its program too large.
+    void prepare(uint32_t note, const View& v, const Dims& note_sizes, Load& load) {
+        const Note& n = notes_[note];
+        load.add(n.step);
+        load.inputs += size_t(n.step.count);
+        for (int k = 0; k < n.step.count; k++) {
+            const Operand& o = n.operands[k];
+            if (!is_inlined(o)) continue;
+            Dims sizes = note_sizes;
+            const std::optional<View> mine = view_of(note, k, v, sizes);
+            const std::optional<View> through = mine ? view_through(o, sizes, *mine) : std::nullopt;
+            const Note& maker = notes_[o.note];
+            const bool joins = maker.step.kind == StepKind::join;
+            if (through && (!joins || view_of_part(maker, 0, *through)) && load.inputs + size_t(maker.step.count) <= inlined_inputs &&
+                load.parameters + takes_parameters(maker.step) <= inlined_parameters) {
+                prepare(o.note, *through, maker.layout.sizes, load);
+            } else {
+                inlined_[o.note] = false;
+                place(o.note);
+            }
+        }
+    }
+
+    // The value of a note as an operand that has these strides in the group's shape (of its rows, for a step by row) and begins so many
+    // elements behind the note's first; -1: not there.
+    int value_in(int group, const Operand& o, int64_t begin, const Dims& strides, bool by_row) const {
         const Placed& p = placed_[o.note];
-        if (p.group != group || o.layout.offset != 0) return -1;
+        if (p.group != group || begin != 0) return -1;
         const Dims& sizes = groups_[size_t(group)].sizes;
         const int64_t rows = sizes.size() - 1;
         if (by_row) return p.by_row && is_dense(sizes, strides, rows) ? p.value : -1;
@@ -169,19 +298,58 @@ private:
         return strides[rows] == 0 && is_dense(sizes, strides, rows) ? p.value : -1;
     }
 
-    static bool reads(const Group& g, const Storage* s) { return std::find(g.reads.begin(), g.reads.end(), s) != g.reads.end(); }
-    static bool takes_parameters(const ProgramStep& s) { return s.has_params || s.kind == StepKind::reduce; }
-    static bool has_room(const Group& g, const Note& n) {
-        const Program& p = g.program;
-        if (!g.device.is_cuda()) return p.steps.size() < longest_program;
-        const size_t parameters = size_t(std::count_if(p.steps.begin(), p.steps.end(), takes_parameters));
-        return p.steps.size() < cuda_steps && p.inputs.size() + size_t(n.step.count) <= cuda_inputs &&
-               (parameters < cuda_parameters || !takes_parameters(n.step));
+    // An operand in memory, seen from the space: where it begins behind its own offset, and its strides.
+    struct Seen {
+        int64_t begin = 0;
+        Dims strides;
+    };
+    static Seen seen(const Operand& o, const View& v, const Dims& sizes) {
+        Seen r;
+        if (o.kind == Operand::number) {
+            r.strides.resize(v.along.size());
+            return r;
+        }
+        const Dims all = broadcast_strides(o.layout.sizes, o.layout.strides, sizes);
+        for (int64_t k = 0; k < all.size(); k++) r.begin += v.begin[k] * all[k];
+        for (int64_t dim : v.along) r.strides.push_back(dim < 0 ? 0 : all[dim]);
+        return r;
     }
 
-    bool fits(int g, const Note& n, const Space& space, const Dims& operand_sizes, bool by_row) const {
+    static bool reads(const Group& g, const Storage* s) { return std::find(g.reads.begin(), g.reads.end(), s) != g.reads.end(); }
+
+    // False: it needs a value that the group has not, and comes before.
+    bool weigh(int g, uint32_t note, const View& v, const Dims& note_sizes, bool by_row, Load& load) const {
+        const Note& n = notes_[note];
         const Group& group = groups_[size_t(g)];
-        if (group.is_call || !(group.device == n.device) || !has_room(group, n)) return false;
+        load.add(n.step);
+        for (int k = 0; k < n.step.count; k++) {
+            const Operand& o = n.operands[k];
+            if (o.kind == Operand::absent) continue;
+            Dims sizes = note_sizes;
+            const View mine = *view_of(note, k, v, sizes);
+            if (is_inlined(o)) {
+                if (!weigh(g, o.note, *view_through(o, sizes, mine), notes_[o.note].layout.sizes, by_row, load)) return false;
+                continue;
+            }
+            const Seen at = seen(o, mine, sizes);
+            load.has_windows |= mine.axis >= 0;
+            if (o.kind == Operand::noted) {
+                const bool here = value_in(g, o, o.layout.offset + at.begin, at.strides, by_row) >= 0;
+                if (!here && placed_[o.note].group >= g) return false;
+                load.shares |= here;
+                load.inputs += !here;
+                continue;
+            }
+            load.inputs++;
+            if (o.kind == Operand::memory && !by_row) load.shares |= reads(group, o.storage);
+        }
+        return true;
+    }
+
+    bool fits(int g, uint32_t note, const Space& space, const View& view, const Dims& operand_sizes, bool by_row) const {
+        const Group& group = groups_[size_t(g)];
+        const Note& n = notes_[note];
+        if (group.is_call || !(group.device == n.device)) return false;
         if (by_row) {
             if (group.sizes.size() != space.sizes.size() + 1) return false;
             for (int64_t d = 0; d < space.sizes.size(); d++)
@@ -189,20 +357,15 @@ private:
         } else if (!(group.sizes == space.sizes)) {
             return false;
         }
-        bool shares = false;
-        for (int k = 0; k < n.step.count; k++) {
-            const Operand& o = n.operands[k];
-            if (is_repeated(o)) {
-                shares |= !by_row && reads(group, notes_[o.note].operands[0].storage);
-            } else if (o.kind == Operand::noted) {
-                const bool here = value_in(g, o, space.strides_of(o, operand_sizes), by_row) >= 0;
-                if (!here && placed_[o.note].group >= g) return false;
-                shares |= here;
-            } else if (o.kind == Operand::memory && !by_row) {
-                shares |= reads(group, o.storage);
-            }
-        }
-        return shares;
+        Load load;
+        if (!weigh(g, note, view, operand_sizes, by_row, load) || !load.shares) return false;
+        const bool rows = by_row || n.step.kind == StepKind::reduce;
+        if ((rows && group.has_windows) || (load.has_windows && (rows || group.has_rows))) return false;
+        const Program& p = group.program;
+        if (!group.device.is_cuda()) return p.steps.size() + load.steps <= longest_program;
+        const size_t parameters = size_t(std::count_if(p.steps.begin(), p.steps.end(), takes_parameters));
+        return p.steps.size() + load.steps <= cuda_steps && p.inputs.size() + load.inputs <= cuda_inputs &&
+               parameters + load.parameters <= cuda_parameters;
     }
 
     // A reduction over other dimensions than the last, after the programs that make its operand.
@@ -224,12 +387,15 @@ private:
         const bool reduces = n.step.kind == StepKind::reduce;
         const Layout& shape = reduces ? n.operands[0].layout : n.layout;
         const Space space(shape, reduces);
+        const View view(space, shape);
+        Load load;
+        prepare(i, view, shape.sizes, load);
         // A reduction takes a full operand. Anything else that uses the results of one is computed row by row, if it has their shape.
         int chosen = -1;
         bool by_row = false;
         for (int g = int(groups_.size()) - 1; g >= 0 && chosen < 0; g--) {
-            if (fits(g, n, space, shape.sizes, false)) chosen = g;
-            else if (!reduces && fits(g, n, space, shape.sizes, true)) chosen = g, by_row = true;
+            if (fits(g, i, space, view, shape.sizes, false)) chosen = g;
+            else if (!reduces && fits(g, i, space, view, shape.sizes, true)) chosen = g, by_row = true;
         }
         if (chosen < 0) {
             chosen = int(groups_.size());
@@ -237,38 +403,63 @@ private:
             g.sizes = g.program.sizes = space.sizes;
             g.device = n.device;
         }
-        ProgramStep step = n.step;
-        for (int k = 0; k < n.step.count; k++) step.in[size_t(k)] = operand(chosen, i, k, space, shape.sizes, by_row);
-        step.by_row = by_row || reduces;
         Placed& p = placed_[i];
+        p.value = add_step(chosen, i, view, shape.sizes, by_row);
         p.group = chosen;
-        p.by_row = step.by_row;
+        p.by_row = by_row || reduces;
         p.kept = n.out != nullptr;
-        Group& g = groups_[size_t(chosen)];
-        p.value = first_step + int(g.program.steps.size());
-        g.program.steps.push_back(step);
-        g.makers.push_back(i);
+        groups_[size_t(chosen)].has_rows |= p.by_row;
     }
 
-    int operand(int group, uint32_t note, int number, const Space& space, const Dims& sizes, bool by_row) {
+    // Makes a note's value in a group.
+    int add_step(int group, uint32_t note, const View& v, const Dims& note_sizes, bool by_row) {
+        const Note& n = notes_[note];
+        ProgramStep step = n.step;
+        for (int k = 0; k < step.count; k++) {
+            Dims sizes = note_sizes;
+            const View mine = *view_of(note, k, v, sizes);
+            step.in[size_t(k)] = operand(group, note, k, mine, sizes, by_row);
+            if (step.kind == StepKind::join) step.axis = int8_t(mine.axis), step.ends[size_t(k)] = end_of_part(n, k, v);
+        }
+        step.by_row = by_row || step.kind == StepKind::reduce;
+        Group& g = groups_[size_t(group)];
+        g.has_windows |= step.kind == StepKind::join;
+        g.program.steps.push_back(step);
+        g.makers.push_back(note);
+        return first_step + int(g.program.steps.size()) - 1;
+    }
+    static int64_t end_of_part(const Note& n, int part, const View& v) {
+        int64_t end = -v.begin[n.step.axis];
+        for (int k = 0; k <= part; k++) end += n.operands[k].layout.sizes[n.step.axis];
+        return end;
+    }
+
+    int operand(int group, uint32_t note, int number, const View& v, const Dims& sizes, bool by_row) {
         const Operand& o = notes_[note].operands[number];
         if (o.kind == Operand::absent) return -1;
-        if (is_repeated(o)) return cast_again(group, o.note, space, sizes, by_row);
-        ProgramInput input;
-        input.dtype = o.dtype;
-        input.strides = space.strides_of(o, sizes);
+        if (is_inlined(o)) return make_again(group, o.note, *view_through(o, sizes, v), by_row);
+        Seen at = seen(o, v, sizes);
         if (o.kind == Operand::noted) {
-            if (const int v = value_in(group, o, input.strides, by_row); v >= 0) return v;
+            if (const int value = value_in(group, o, o.layout.offset + at.begin, at.strides, by_row); value >= 0) return value;
             keep(o.note);
         }
+        ProgramInput input;
+        input.dtype = o.dtype;
+        if (v.axis >= 0 && at.strides[v.axis] != 0) input.axis = v.axis, input.from = v.from, input.to = v.to;
+        input.strides = std::move(at.strides);
         Group& g = groups_[size_t(group)];
         if (o.kind == Operand::memory) g.reads.push_back(o.storage);
         if (by_row) input.strides.push_back(0);
         auto& inputs = g.program.inputs;
-        for (size_t k = 0; k < inputs.size(); k++)
-            if (inputs[k].strides == input.strides && is_same(o, notes_[g.sources[k].note].operands[g.sources[k].operand])) return int(k);
+        for (size_t k = 0; k < inputs.size(); k++) {
+            const ProgramInput& x = inputs[k];
+            const Group::Source& from = g.sources[k];
+            if (x.strides == input.strides && x.axis == input.axis && x.from == input.from && x.to == input.to && from.begin == at.begin &&
+                is_same(o, notes_[from.note].operands[from.operand]))
+                return int(k);
+        }
         inputs.push_back(input);
-        g.sources.push_back({note, number});
+        g.sources.push_back({note, number, at.begin});
         return int(inputs.size()) - 1;
     }
     static bool is_same(const Operand& a, const Operand& b) {
@@ -277,17 +468,11 @@ private:
         return a.storage == b.storage && a.note == b.note && a.layout.offset == b.layout.offset;
     }
 
-    int cast_again(int group, uint32_t note, const Space& space, const Dims& sizes, bool by_row) {
+    int make_again(int group, uint32_t note, const View& v, bool by_row) {
         for (const Group::Copy& c : groups_[size_t(group)].copies)
-            if (c.note == note && c.by_row == by_row) return c.value;
-        ProgramStep step = notes_[note].step;
-        step.in[0] = operand(group, note, 0, space, sizes, by_row);
-        step.by_row = by_row;
-        Group& g = groups_[size_t(group)];
-        const int value = first_step + int(g.program.steps.size());
-        g.program.steps.push_back(step);
-        g.makers.push_back(note);
-        g.copies.push_back({note, by_row, value});
+            if (c.note == note && c.by_row == by_row && c.view == v) return c.value;
+        const int value = add_step(group, note, v, notes_[note].layout.sizes, by_row);
+        groups_[size_t(group)].copies.push_back({note, by_row, v, value});
         return value;
     }
 
@@ -300,7 +485,7 @@ private:
 
     const std::vector<Note>& notes_;
     std::vector<Placed> placed_;
-    std::vector<bool> needed_, repeated_;
+    std::vector<bool> needed_, inlined_;
     std::vector<Group>& groups_;
     std::vector<uint32_t>& temporaries_;
 };
@@ -309,6 +494,7 @@ std::string name_of(const ProgramStep& s) {
     switch (s.kind) {
     case StepKind::where: return "where";
     case StepKind::cast: return std::string("to ") + wisp::name_of(s.result);
+    case StepKind::join: return "cat";
     case StepKind::reduce: return s.reduction == kernels::Reduction::max ? "amax" : s.divisor != 1 ? "mean" : "sum";
     default: return std::string(pointwise_info(s.op).name) + (s.which ? "'" : "");
     }
@@ -382,7 +568,7 @@ void write_key(const std::vector<Note>& notes, std::vector<uint64_t>& key) {
         const ProgramStep& s = n.step;
         const uint64_t facts = uint64_t(s.kind) | uint64_t(uint8_t(s.which)) << 4 | uint64_t(s.compute) << 12 | uint64_t(s.block) << 20 |
                                uint64_t(s.result) << 28 | uint64_t(s.count) << 36 | uint64_t(s.has_params) << 40 |
-                               uint64_t(s.reduction) << 41 | uint64_t(n.out != nullptr) << 49;
+                               uint64_t(s.reduction) << 41 | uint64_t(n.out != nullptr) << 49 | uint64_t(s.axis) << 50;
         uint64_t divisor;
         std::memcpy(&divisor, &s.divisor, sizeof divisor);
         key.insert(key.end(), {facts, uint64_t(s.op), divisor, n.reduced, uint64_t(n.device.type) << 32 | uint32_t(n.device.index)});
@@ -452,9 +638,9 @@ private:
     std::vector<Storage*> made_;
 };
 
-char* address_of(const Operand& o, const Temporaries& kept) {
+char* address_of(const Operand& o, const Temporaries& kept, int64_t begin = 0) {
     char* base = o.kind == Operand::noted ? kept(o.note) : static_cast<char*>(o.storage->address);
-    return base + o.layout.offset * item_size(o.dtype);
+    return base + (o.layout.offset + begin) * item_size(o.dtype);
 }
 
 // Gives a plan the memory, the numbers and the parameters of a run.
@@ -463,7 +649,7 @@ void bind(Group& g, const std::vector<Note>& notes, const Temporaries& kept) {
         const Operand& o = notes[g.sources[k].note].operands[g.sources[k].operand];
         ProgramInput& input = g.program.inputs[k];
         if (o.kind == Operand::number) std::memcpy(input.number, o.value, sizeof o.value);
-        else input.data = address_of(o, kept);
+        else input.data = address_of(o, kept, g.sources[k].begin);
     }
     for (size_t k = 0; k < g.makers.size(); k++) {
         ProgramStep& s = g.program.steps[k];

@@ -355,6 +355,8 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
     return true;
 }
 
+bool is_noted(const Tensor& t) { return is_pending(t.storage()); }
+
 void run_notes() { run_for(nullptr); }
 
 void enter_region() {

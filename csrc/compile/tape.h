@@ -29,6 +29,9 @@ inline bool may_note(const Arg* operands, int count) {
     return false;
 }
 
+// Whether the values of a tensor are still to be made.
+bool is_noted(const Tensor& t);
+
 void enter_region();
 void leave_region();  // of the outermost one: runs what is noted
 void run_notes();

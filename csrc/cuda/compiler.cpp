@@ -225,6 +225,11 @@ static Handle load(Kernel* kernel, int index) {
     return kernel->function[index];
 }
 
+KeptLaunch last_kept(const Kernel* kernel) {
+    const Handle f = kernel->function[current_device().index];
+    return f ? last_kept(f, current_stream()) : KeptLaunch{};
+}
+
 void launch(Kernel* kernel, Grid grid, Grid block, unsigned shared, void** arguments, const uint32_t* sizes, int count) {
     const bool keep = keeps_now();
     if (!keep) before_work();

@@ -311,7 +311,7 @@ void matmul(DType dtype, const GemmArgs& given) {
     }
     if (g.conj_a) make_dense(dense_a, g, dtype, true);
     if (g.conj_b) make_dense(dense_b, g, dtype, false);
-    if (small_matmul(dtype, g, nullptr)) return;
+    if (small_matmul(dtype, g, nullptr) || few_rows_matmul(dtype, g)) return;
     if (!takes(g, true)) make_dense(dense_a, g, dtype, true);
     if (!takes(g, false)) make_dense(dense_b, g, dtype, false);
     if (dense_a) g.fold_batch_into_rows();

@@ -12,6 +12,9 @@ void integer_matmul(DType dtype, const GemmArgs& arguments);  // any strides
 // False: nothing was done.
 bool small_matmul(DType dtype, const GemmArgs& arguments, void* row_sums);
 
+// Up to 16 rows in half precision, by a kernel of ours that reads B at the speed of memory. False: nothing was done.
+bool few_rows_matmul(DType dtype, const GemmArgs& arguments);
+
 // float32 products may use TF32 on tensor cores: faster, ten bits of fraction. Off by default, as in PyTorch.
 void allow_tf32(bool allowed);
 bool tf32_allowed();

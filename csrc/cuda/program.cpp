@@ -24,7 +24,9 @@ constexpr int64_t together = 4;  // elements of a row that are one thread's, wha
 struct Place {
     int64_t strides[most_program_dims + 1] = {};  // of the outer dimensions, then of the inner one
     bool is_number = false, by_row = false, is_one = false, is_flat = false;
-    int slot = 0;  // among the numbers, or among the others
+    int slot = 0;    // among the numbers, or among the others
+    int axis = -1;   // of its window, among the merged dimensions
+    int bounds = 0;  // where those of the window are
 };
 
 class Form {
@@ -38,11 +40,18 @@ public:
             outputs_ += s.out != nullptr;
             parameters_ += s.has_params || s.kind == StepKind::reduce;
         }
+        for (Place& place : places_)
+            if (place.axis >= 0) place.bounds = bounds_, bounds_ += 2;
+        for (const ProgramStep& s : p.steps) {
+            join_bounds_.push_back(bounds_);
+            if (s.kind == StepKind::join) bounds_ += s.count;
+        }
     }
 
     void launch() {
         // As ProgramArguments lies in memory. What is not set must be the same each time: see replay.cpp.
-        alignas(16) char bytes[sizeof(ProgramArguments<most_inputs, most_outputs, most_inputs, most_parameters, most_program_dims + 1>)];
+        alignas(16) char
+            bytes[sizeof(ProgramArguments<most_inputs, most_outputs, most_inputs, most_parameters, most_program_dims + 1, most_bounds>)];
         const int64_t length = inner_ / vector_, n = rows_ ? outer_ : outer_ * length;
         std::memcpy(bytes, &n, 8);
         std::memcpy(bytes + 8, &length, 8);
@@ -58,12 +67,14 @@ public:
         Param(*params)[4];
         Divider* sizes;
         int64_t* strides;
+        uint32_t* bounds;
         array(inputs, memories_);
         array(outputs, outputs_);
         array(numbers, numbers_);
         array(params, parameters_);
         array(sizes, dims_ + 1);
         array(strides, at_least_one(memories_) * (dims_ + 1));
+        array(bounds, bounds_);
         for (size_t i = 0; i < places_.size(); i++) {
             const Place& place = places_[i];
             if (place.is_number) {
@@ -72,6 +83,8 @@ public:
             }
             inputs[place.slot] = p_.inputs[i].data;
             const int64_t item = item_size(p_.inputs[i].dtype);
+            if (place.axis >= 0)
+                for (int64_t bound : {p_.inputs[i].from, p_.inputs[i].to}) *bounds++ = in_units(bound, place.axis);
             int64_t* to = strides + place.slot * (dims_ + 1);
             if (!rows_) *to++ = place.strides[dims_] * vector_ * item;
             for (int d = dims_ - 1; d >= 0; d--) *to++ = place.strides[d] * item;
@@ -83,6 +96,8 @@ public:
             if (s.out) *outputs++ = s.out;
             if (s.kind == StepKind::reduce) (*params++)[0].real = s.divisor;
             else if (s.has_params) std::memcpy(*params++, s.params.data(), sizeof *params);
+            if (s.kind == StepKind::join)
+                for (int k = 0; k < s.count; k++) *bounds++ = in_units(s.ends[size_t(k)], axis_of(s.axis));
         }
         const int64_t blocks = rows_ ? n : (n + threads - 1) / threads;
         void* arguments = bytes;
@@ -99,13 +114,19 @@ private:
         int64_t shape[64], last[most_inputs];
         std::vector<std::array<int64_t, 64>> strides(places_.size());
         int n = 0;
+        uint64_t alone = 0;  // dimensions whose index is asked for
+        for (const ProgramInput& x : p_.inputs)
+            if (x.axis >= 0) alone |= uint64_t(1) << x.axis;
+        for (const ProgramStep& s : p_.steps)
+            if (s.kind == StepKind::join) alone |= uint64_t(1) << s.axis;
         auto stride = [&](size_t i, int64_t d) { return p_.inputs[i].data ? p_.inputs[i].strides[d] : 0; };
         for (int64_t d = 0; d < all; d++) {
             const bool inner = rows_ && d == all - 1;
-            bool together = n > 0 && !inner;
+            bool together = n > 0 && !inner && !(alone >> d & 1) && !(alone >> (d - 1) & 1);
             for (size_t i = 0; together && i < places_.size(); i++) together = last[i] == stride(i, d) * sizes[d];
             if (!together) shape[n++] = 1;
             shape[n - 1] *= sizes[d];
+            merged_[d] = n - 1;
             for (size_t i = 0; i < places_.size(); i++) strides[i][size_t(n - 1)] = last[i] = stride(i, d);
         }
         if (n == 0) {
@@ -119,6 +140,7 @@ private:
         for (size_t i = 0; i < places_.size(); i++) {
             Place& at = places_[i];
             at.is_number = !p_.inputs[i].data;
+            if (p_.inputs[i].axis >= 0) at.axis = axis_of(p_.inputs[i].axis);
             bool zeros = true, dense = true;
             int64_t step = inner_;
             for (int d = dims_; d >= 0; d--) at.strides[d] = strides[i][size_t(d)];
@@ -129,7 +151,7 @@ private:
             }
             at.is_one = !at.is_number && zeros && (at.strides[dims_] == 0 || inner_ == 1);
             at.by_row = !at.is_number && !at.is_one && at.strides[dims_] == 0;
-            at.is_flat = !at.is_number && !at.is_one && !at.by_row && dense && at.strides[dims_] == 1;
+            at.is_flat = !at.is_number && !at.is_one && !at.by_row && dense && at.strides[dims_] == 1 && at.axis < 0;
         }
     }
 
@@ -142,6 +164,12 @@ private:
             if (s.out && !s.by_row) widest = std::max(widest, item_size(s.result));
         const int64_t wanted = rows_ ? std::min(together, 16 / widest) : 16 / widest;
         if (inner_ % wanted) return;
+        auto whole = [&](int64_t bound, int axis) { return axis_of(axis) != dims_ || bound % wanted == 0; };
+        for (const ProgramInput& x : p_.inputs)
+            if (x.axis >= 0 && !(whole(x.from, x.axis) && whole(x.to, x.axis))) return;
+        for (const ProgramStep& s : p_.steps)
+            for (int k = 0; s.kind == StepKind::join && k < s.count; k++)
+                if (!whole(s.ends[size_t(k)], s.axis)) return;
         for (size_t i = 0; i < places_.size(); i++) {
             const Place& at = places_[i];
             if (at.is_number || at.is_one || at.by_row) continue;
@@ -154,6 +182,14 @@ private:
         vector_ = wanted;
     }
 
+    int axis_of(int dim) const { return merged_[dim]; }
+    // An index of a merged dimension as the kernel counts it. Windows may begin before the first one or end behind the last.
+    uint32_t in_units(int64_t index, int axis) const {
+        const int64_t size = axis == dims_ ? inner_ : shape_[axis];
+        index = std::clamp<int64_t>(index, 0, size);
+        return uint32_t(axis == dims_ && !rows_ ? index / vector_ : index);
+    }
+
     // ---- the kernel
 
     // All that the text depends on.
@@ -163,12 +199,13 @@ private:
         add(rows_, vector_, dims_, places_.size(), p_.steps.size());
         for (size_t i = 0; i < places_.size(); i++) {
             const Place& at = places_[i];
-            add(p_.inputs[i].dtype, at.is_number, at.is_one, at.by_row, at.is_flat, at.strides[dims_] == 1);
+            add(p_.inputs[i].dtype, at.is_number, at.is_one, at.by_row, at.is_flat, at.strides[dims_] == 1, at.axis);
         }
         for (const ProgramStep& s : p_.steps) {
             add(s.kind, s.by_row, s.which, int(s.op) & 0xff, int(s.op) >> 8, s.compute, s.result, s.count, s.has_params, s.reduction,
                 s.out != nullptr);
             for (int i = 0; i < s.count; i++) add(s.in[size_t(i)]);
+            if (s.kind == StepKind::join) add(axis_of(s.axis));
         }
         return k;
     }
@@ -200,6 +237,13 @@ private:
         switch (s.kind) {
         case StepKind::cast: return in(0, s.result);
         case StepKind::where: return str("(convert<bool>(", value(s.in[0]), ") ? ", in(1, s.result), " : ", in(2, s.result), ")");
+        case StepKind::join: {
+            const size_t number = size_t(&s - p_.steps.data());
+            std::string t = in(s.count - 1, s.result);
+            for (int k = s.count - 2; k >= 0; k--)
+                t = str("(x", axis_of(s.axis), " < p.bounds[", join_bounds_[number] + k, "] ? ", in(k, s.result), " : ", t, ")");
+            return t;
+        }
         case StepKind::reduce: return "";
         case StepKind::row: break;
         }
@@ -243,10 +287,11 @@ private:
             names += s.kind == StepKind::row     ? str(" ", row_name(s.op), s.which ? "'" : "")
                      : s.kind == StepKind::where ? " where"
                      : s.kind == StepKind::cast  ? " to"
+                     : s.kind == StepKind::join  ? " cat"
                                                  : " reduce";
         std::string t =
             str("/*", names, " */ namespace wisp {__global__ void __launch_bounds__(", threads, ") program(const ProgramArguments<",
-                memories_, ", ", outputs_, ", ", numbers_, ", ", parameters_, ", ", dims_ + 1, "> p) {");
+                memories_, ", ", outputs_, ", ", numbers_, ", ", parameters_, ", ", dims_ + 1, ", ", bounds_, "> p) {");
         for (int i = 0; i < inputs; i++) {
             const char* type = type_text(p_.inputs[size_t(i)].dtype);
             if (places_[size_t(i)].is_number)
@@ -269,10 +314,12 @@ private:
             t += str("int64_t o", i, " = 0;");
             any = true;
         }
-        if (!any) return t;
+        if (!any && !bounds_) return t;
+        for (int d = 0; bounds_ && d <= dims_; d++) t += str("uint32_t x", d, " = 0;");
         t += "uint32_t rest = uint32_t(at);";
         for (int d = 0; d < dims; d++) {
             t += str("{ const uint32_t next = p.sizes[", d, "].divide(rest), index = rest - next * p.sizes[", d, "].divisor; rest = next;");
+            if (bounds_) t += str("x", rows_ ? dims_ - 1 - d : dims_ - d, " = index;");
             for (size_t i = 0; i < places_.size(); i++) {
                 const Place& at = places_[i];
                 if (at.is_number || at.is_one || (at.is_flat && !rows_)) continue;
@@ -291,6 +338,13 @@ private:
             if (!wanted[i] || is_row_value(int(i))) continue;
             const char* type = type_text(p_.inputs[i].dtype);
             const int64_t bytes = item_size(p_.inputs[i].dtype) * vector_;
+            if (place.axis >= 0) {  // of a flat program
+                const std::string held = place.by_row ? type : str("Vector<", type, ", ", vector_, ">");
+                t += str("const bool w", i, " = x", place.axis, " >= p.bounds[", place.bounds, "] && x", place.axis, " < p.bounds[",
+                         place.bounds + 1, "]; const ", held, " v", i, " = w", i, " ? element<", held, ">(p.inputs[", place.slot, "] + o",
+                         i, ") : ", held, "();");
+                continue;
+            }
             if (rows_ && vector_ == 1)  // of any stride
                 t += str("const auto v", i, " = elements<", type, ", 1>(p.inputs[", place.slot, "] + o", i, " + ", at, " * ",
                          place.strides[dims_] == 1 ? str(bytes) : str("p.strides[", place.slot, "][", dims_, "]"), ");");
@@ -413,7 +467,9 @@ private:
     std::vector<Place> places_;
     bool rows_ = false;
     int dims_ = 0;  // outer ones
-    int memories_ = 0, numbers_ = 0, outputs_ = 0, parameters_ = 0;
+    int memories_ = 0, numbers_ = 0, outputs_ = 0, parameters_ = 0, bounds_ = 0;
+    std::vector<int> join_bounds_;  // where those of each step are
+    int merged_[64] = {};           // the merged dimension of each
     int64_t shape_[most_program_dims] = {}, outer_ = 1, inner_ = 1, vector_ = 1;
 };
 

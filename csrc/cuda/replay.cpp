@@ -42,6 +42,8 @@ struct Work {
     std::vector<char> arguments;  // of launches, each at a multiple of 16
     uint64_t hash = 0;
     int count = 0;
+    size_t last = 0, last_arguments = 0;  // where those of the last record are
+    uint64_t hash_before = 0;             // the last record
     Handle stream = nullptr;
     Device device;
 
@@ -194,6 +196,8 @@ void begin_record(const Handle stream) {
 }
 
 void end_record(size_t from) {
+    kept.last = from;
+    kept.hash_before = kept.hash;
     kept.hash = hash_bytes(kept.records.data() + from, kept.records.size() - from, kept.hash);
     kept.count++;
     replay_counts.kept++;
@@ -205,6 +209,7 @@ void keep_launch(const char* title, Handle function, Grid grid, Grid block, unsi
                  const uint32_t* sizes, int count) {
     begin_record(stream);
     const size_t from = kept.records.size();
+    kept.last_arguments = kept.arguments.size();
     Record r;
     r.function = function, r.title = title, r.grid = grid, r.block = block, r.shared = shared, r.arguments = uint32_t(count);
     for (int i = 0; i < count; i++) {
@@ -224,6 +229,18 @@ void keep_call(void (*call)(const void* data, Handle stream), const void* data, 
     std::memcpy(kept.extend(kept.records, sizeof r), static_cast<const void*>(&r), sizeof r);
     std::memcpy(kept.extend(kept.records, bytes), data, bytes);
     end_record(from);
+}
+
+KeptLaunch last_kept(Handle function, Handle stream) {
+    if (!work_kept || kept.count == 0 || kept.stream != stream || !(kept.device == current_device())) return {};
+    const Record& r = *reinterpret_cast<const Record*>(kept.records.data() + kept.last);
+    if (r.function != function) return {};
+    return {kept.arguments.data() + kept.last_arguments, r.grid};
+}
+
+void widen_kept(Grid grid) {
+    reinterpret_cast<Record*>(kept.records.data() + kept.last)->grid = grid;
+    kept.hash = hash_bytes(kept.records.data() + kept.last, kept.records.size() - kept.last, kept.hash_before);
 }
 
 bool may_keep() {

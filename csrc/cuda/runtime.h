@@ -149,6 +149,15 @@ struct Grid {
 };
 void keep_launch(const char* title, Handle function, Grid grid, Grid block, unsigned shared, Handle stream, void** arguments,
                  const uint32_t* sizes, int count);
+// The launch that was kept last, if it is one of this kernel on the current stream, for work that can be added to it: its arguments may be
+// changed where they lie, its grid by widen_kept.
+struct KeptLaunch {
+    void* arguments = nullptr;
+    Grid grid;
+};
+KeptLaunch last_kept(const Kernel* kernel);
+KeptLaunch last_kept(Handle function, Handle stream);
+void widen_kept(Grid grid);
 // call(a copy of the data, stream), later. The data is compared as bytes: no padding.
 void keep_call(void (*call)(const void* data, Handle stream), const void* data, size_t bytes, Handle stream);
 struct ReplayCounts {

@@ -19,9 +19,13 @@ struct ProgramInput {
     DType dtype = DType::f32;
     Dims strides;          // of the program's shape, 0 where broadcast
     char number[16] = {};  // its value, if it is a number: then there is no data
+    // A part of a joined tensor exists for some indices of a dimension alone, and is read there. Programs of the GPU have such inputs.
+    int axis = -1;
+    int64_t from = 0, to = 0;
 };
 
-enum class StepKind : uint8_t { row, where, cast, reduce };
+// join: several tensors one behind the other along a dimension (of the GPU's programs).
+enum class StepKind : uint8_t { row, where, cast, reduce, join };
 
 struct ProgramStep {
     static constexpr int most = 5;  // operands
@@ -37,7 +41,9 @@ struct ProgramStep {
     std::array<Param, 4> params{};
     Reduction reduction{};  // of the rows of the operand, which is full
     double divisor = 1;
-    char* out = nullptr;  // where the value is kept, contiguous; null: only later steps use it
+    int8_t axis = 0;                   // of a join
+    std::array<int64_t, most> ends{};  // where its parts end along that
+    char* out = nullptr;               // where the value is kept, contiguous; null: only later steps use it
 };
 
 // What a device makes of a program when it is first run.

@@ -1,9 +1,9 @@
 // The arguments of a fused program: the text that the host and kernels/program.cuh share. How many there are of each is part of a
 // program's text, so that a launch copies no more than it needs; the host writes them one array after the other.
-constexpr int most_inputs = 24, most_outputs = 24, most_parameters = 8, most_program_dims = 6;
+constexpr int most_inputs = 24, most_outputs = 24, most_parameters = 8, most_program_dims = 6, most_bounds = 2 * most_inputs + 5 * 24;
 constexpr int at_least_one(int n) { return n > 0 ? n : 1; }
 
-template <int I, int O, int N, int P, int D> struct ProgramArguments {
+template <int I, int O, int N, int P, int D, int B> struct ProgramArguments {
     int64_t n;       // vectors of elements, or rows
     int64_t length;  // vectors of a row
     alignas(16) char* inputs[at_least_one(I)];
@@ -13,4 +13,5 @@ template <int I, int O, int N, int P, int D> struct ProgramArguments {
     // Where an element, or a row, of an input lies: strides in bytes, innermost first; behind those of rows the stride in a row.
     alignas(16) Divider sizes[D];
     alignas(16) int64_t strides[at_least_one(I)][D];
+    alignas(16) uint32_t bounds[at_least_one(B)];  // of windows and joins: indices of a dimension, in vectors if it is the inner one
 };

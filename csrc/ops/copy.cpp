@@ -123,9 +123,11 @@ static void record_identity(const Tensor& y, const char* name, const Tensor& x) 
     record(y, name, {x}, {}, [](Backward& bw) { bw.set(0, bw.grad()); });
 }
 
-// The values of a tensor for one that was just made; in a compiled region, later.
-static void copy_to_new(const Tensor& to, const Tensor& from) {
-    if (noting && to.strides() == from.strides()) {
+// The values of a tensor for one that was just made; in a compiled region, later. On a GPU the program that makes values can write them
+// in the order that is asked for, if neighbours stay neighbours.
+void copy_to_new(const Tensor& to, const Tensor& from) {
+    const bool reordered = noting && from.is_cuda() && from.dim() && to.stride(-1) == 1 && from.stride(-1) == 1 && compile::is_noted(from);
+    if (noting && (reordered || to.strides() == from.strides())) {
         kernels::ProgramStep step;
         step.kind = kernels::StepKind::cast;
         step.compute = step.block = step.result = to.dtype();
@@ -145,7 +147,7 @@ Tensor clone(const Tensor& t) {
 Tensor contiguous(const Tensor& t) {
     if (t.is_contiguous()) return t;
     Tensor r = empty(t.sizes(), t.dtype(), t.device());
-    copy_values(r, t);
+    copy_to_new(r, t);
     if (needs_grad(t)) record_identity(r, "CloneBackward0", t);
     return r;
 }

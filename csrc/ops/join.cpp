@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "../autograd/whole.h"
+#include "../compile/tape.h"
 #include "../core/threads.h"
 #include "../kernels/copy.h"
 #include "../kernels/index.h"
@@ -49,6 +50,22 @@ static void join_rows(const Tensor& y, const TensorList& parts, int64_t dim, con
     });
 }
 
+// In a compiled region on a GPU few parts are joined by the program that uses them.
+static bool note_join(const Tensor& y, const TensorList& parts, int64_t dim) {
+    constexpr int most = kernels::ProgramStep::most;
+    if (!y.is_cuda() || parts.size() < 2 || parts.size() > most) return false;
+    Arg operands[most];
+    for (int64_t k = 0; k < parts.size(); k++) {
+        if (parts[k].dtype() != y.dtype() || parts[k].numel() == 0) return false;
+        operands[k] = parts[k];
+    }
+    kernels::ProgramStep step;
+    step.kind = kernels::StepKind::join;
+    step.compute = step.block = step.result = y.dtype();
+    step.axis = int8_t(dim);
+    return compile::note(y, step, operands, int(parts.size()));
+}
+
 Tensor cat(const TensorList& given, int64_t dim) {
     if (given.empty()) throw ValueError("torch.cat(): expected a non-empty list of Tensors");
     const Tensor* model = nullptr;
@@ -90,7 +107,9 @@ Tensor cat(const TensorList& given, int64_t dim) {
     for (int64_t k = 1; k < given.size() && format != MemoryFormat::contiguous; k++)
         if (format_of(given[k]) != format) format = MemoryFormat::contiguous;
     Tensor y = empty_in(sizes, dtype, format);
-    if (plain && y.device().type != DeviceType::meta) {
+    if (noting && note_join(y, given, dim)) {
+        // later
+    } else if (plain && y.device().type != DeviceType::meta) {
         join_rows(y, given, dim, lengths);
     } else {
         for (int64_t k = 0; k < given.size(); k++) {

@@ -43,7 +43,7 @@ Tensor reshape(const Tensor& t, const Dims& requested) {
         return v;
     }
     Tensor r = empty(t.sizes(), t.dtype());
-    copy_values(r, t);
+    copy_to_new(r, t);
     r = alias(r, Layout{sizes, contiguous_strides(sizes), 0});
     if (needs_grad(t)) record_reshape(r, "UnsafeViewBackward0", t);
     return r;

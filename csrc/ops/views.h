@@ -4,6 +4,9 @@
 
 namespace wisp {
 
+// The values of a tensor for one that was just made, which in a compiled region may come later (copy.cpp).
+void copy_to_new(const Tensor& to, const Tensor& from);
+
 // Zeros of `sizes` with g written at `layout` (relative to a contiguous tensor of those sizes, without overlap).
 Tensor embed(const Tensor& g, const Dims& sizes, const Layout& layout);
 

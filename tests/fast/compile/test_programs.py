@@ -34,7 +34,7 @@ class Twice(wisp.autograd.Function):
 def step(r, values, leaves):
     """One random operator on values made before; the same for the same state of r."""
     pick = lambda: values[r.randrange(len(values))]  # noqa: E731
-    kind = r.randrange(24)
+    kind = r.randrange(28)
     x = pick()
     if kind < 6:
         y = r.choice(UNARY)(x * 0.1 if x.is_floating_point() else x.float() * 0.1)
@@ -75,8 +75,23 @@ def step(r, values, leaves):
             y = x.float().exp().clamp(max=3) if x.is_floating_point() else x.float()
     elif kind == 22:
         y = Twice.apply(x.float() * 0.1)
-    else:
+    elif kind == 23:
         y = F.softmax(x.float(), -1) if x.dim() else x.float().sqrt()
+    elif kind == 24:  # halves turned, as rotary embeddings do
+        if not x.dim() or x.shape[-1] % 2:
+            return
+        a, b = x.chunk(2, -1)
+        y = x * 1.5 + wisp.cat([-b, a], -1) * 0.5
+    elif kind == 25:
+        if not x.dim() or x.numel() > 1000:
+            return
+        dim = r.randrange(x.dim())
+        y = wisp.cat([x * 0.5, x, x.narrow(dim, 0, 1) + 1], dim)
+        y = y.narrow(dim, 1, y.shape[dim] - 2) * 2 if r.random() < 0.5 else y
+    elif kind == 26:
+        y = (x * 2).transpose(0, -1).contiguous() if x.dim() > 1 else x
+    else:
+        y = (x.unsqueeze(-2) - 1).transpose(0, -2).reshape(-1, x.shape[-1]) if x.dim() > 1 else x
     if y.is_floating_point() and not bool(wisp.isfinite(y.detach()).all()) and r.random() < 0.5:
         return
     values.append(y)

@@ -357,6 +357,17 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
 
 bool is_noted(const Tensor& t) { return is_pending(t.storage()); }
 
+Source source_of(const Tensor& t) {
+    const Storage* s = t.storage();
+    if (!is_pending(s) || !t.is_contiguous() || t.offset() != 0) return {};
+    const Note& n = notes[s->note];
+    const Operand& o = n.operands[0];
+    if (n.step.kind != kernels::StepKind::cast || !n.device.is_cuda() || n.step.result != t.dtype() || o.kind != Operand::memory) return {};
+    if (item_size(o.dtype) >= item_size(t.dtype()) || !o.layout.is_contiguous() || !n.layout.is_contiguous() || !o.storage->address)
+        return {};
+    return {static_cast<const char*>(o.storage->address) + o.layout.offset * item_size(o.dtype), o.dtype};
+}
+
 void run_notes() { run_for(nullptr); }
 
 void enter_region() {

@@ -32,6 +32,14 @@ inline bool may_note(const Arg* operands, int count) {
 // Whether the values of a tensor are still to be made.
 bool is_noted(const Tensor& t);
 
+// The memory that the values of a tensor are a wider copy of, if that copy is still to be made and lies as its source does: whoever
+// reads it instead, at once, sees the same numbers. On a GPU.
+struct Source {
+    const void* data = nullptr;
+    DType dtype = DType::f32;
+};
+Source source_of(const Tensor& t);
+
 void enter_region();
 void leave_region();  // of the outermost one: runs what is noted
 void run_notes();

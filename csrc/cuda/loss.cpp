@@ -70,6 +70,13 @@ void backward(const LossArgs& a, const void* logsumexp, const void* grad, bool o
     if (by_weight) launch_with(find_kernel(file, str("weight_total<", type_text(a.dtype), ">")), {1}, {256}, 0, a.weight, all, a.classes);
     const Arguments p = arguments(a);
     const int which = int(a.dtype) * 2 + entropy;
+    if (a.gradient != a.dtype) {
+        static Instances<16> widened(file);
+        launch_with(widened(int(a.dtype), [&] { return str("loss_rows_backward<", type_text(a.dtype), ", true, float>"); }),
+                    {unsigned(a.outer)}, {threads_for(a.classes)}, 0, p, a.input, a.target, a.weight, logsumexp, grad, int(one), total, all,
+                    dx);
+        return;
+    }
     if (a.inner == 1 && (uintptr_t(a.input) ^ uintptr_t(dx)) % 16 == 0) {
         static Instances<32> rows(file);
         launch_with(rows(which, [&] { return instance("loss_rows_backward", a.dtype, entropy); }), {unsigned(a.outer)},

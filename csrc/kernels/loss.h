@@ -18,6 +18,7 @@ struct LossArgs {
     int64_t ignore_index;
     double label_smoothing;  // cross entropy only
     bool entropy;            // cross entropy, not nll
+    DType gradient = dtype;  // of grad_input: float for halves that the caller has as floats, on the GPU, without weights and inner
 };
 
 struct LossKernels {

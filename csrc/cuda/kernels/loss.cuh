@@ -185,10 +185,11 @@ template <class T, bool Entropy> WISP_INLINE compute<T> loss_derivative(const Lo
     return d;
 }
 
-// dx of a row: g (one for all, or one each) over *total (where given) times the derivative of its loss. x and dx are aligned alike.
-template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
+// dx of a row: g (one for all, or one each) over *total (where given) times the derivative of its loss. x and dx are aligned alike; where
+// dx is of another type, rows begin and end at multiples of a vector.
+template <class T, bool Entropy, class D = T> __global__ void __launch_bounds__(1024)
     loss_rows_backward(const LossArguments p, const T* x, const int64_t* target, const T* weight, const compute<T>* lse,
-                       const compute<T>* g, int one, const double* total, const compute<T>* all_weights, T* dx) {
+                       const compute<T>* g, int one, const double* total, const compute<T>* all_weights, D* dx) {
     using C = compute<T>;
     constexpr int V = 16 / int(sizeof(T));
     const int64_t r = blockIdx.x, n = p.classes, t = target[r];
@@ -199,17 +200,18 @@ template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
     C factor = g[one ? 0 : r];
     if (total) factor /= compute<T>(*total);
     auto gradient = [&](int64_t i, T v) {
-        return there ? convert<T>(factor * loss_derivative<T, Entropy>(p, convert<C>(v), i, t, weight, w, sum, all_weights))
-                     : convert<T>(C(0));
+        return there ? convert<D>(factor * loss_derivative<T, Entropy>(p, convert<C>(v), i, t, weight, w, sum, all_weights))
+                     : convert<D>(C(0));
     };
     const int64_t head = min(n, int64_t((16 - reinterpret_cast<uint64_t>(x) % 16) % 16 / sizeof(T))), vectors = (n - head) / V,
                   tail = head + vectors * V + threadIdx.x;
     if (threadIdx.x < head) dx[threadIdx.x] = gradient(threadIdx.x, x[threadIdx.x]);
     for (int64_t j = threadIdx.x; j < vectors; j += blockDim.x) {
-        auto v = reinterpret_cast<const Vector<T, V>*>(x + head)[j];
+        const auto v = reinterpret_cast<const Vector<T, V>*>(x + head)[j];
+        Vector<D, V> made;
 #pragma unroll
-        for (int i = 0; i < V; i++) v.at[i] = gradient(head + j * V + i, v.at[i]);
-        reinterpret_cast<Vector<T, V>*>(dx + head)[j] = v;
+        for (int i = 0; i < V; i++) made.at[i] = gradient(head + j * V + i, v.at[i]);
+        reinterpret_cast<Vector<D, V>*>(dx + head)[j] = made;
     }
     if (tail < n) dx[tail] = gradient(tail, x[tail]);
 }

@@ -97,6 +97,15 @@ void put(Scatter how, void* out, DType dtype, const int64_t* at, int64_t n, cons
                 pairs.p, n, span, count, values, value_step, divider_below(n * count, count), s);
 }
 
+void put_one(void* out, const int64_t* index, int64_t size, int64_t stride, bool wrap, const char* name, const Slice& slice,
+             const void* values, const int64_t* value_strides, int64_t item) {
+    Shape s;
+    const int64_t count = slice_shape(s, slice, slice.strides, value_strides);
+    if (count == 0) return;
+    launch_with(sized<8>("put_one", item), threads(count), {256}, 0, out, index, size, stride, int(wrap), name, report_cell(), count,
+                values, s);
+}
+
 void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes,
             int ndim, int dim, int64_t item, int64_t size, bool wrap, const char* name) {
     Shape s;
@@ -184,7 +193,7 @@ void count_up(int64_t* out, int64_t n, int64_t first, int64_t step) {
 // Kernels that use indices look at them: a bad one is raised at the next synchronisation.
 const IndexKernels index = {nullptr,       offsets,        take,    put,          gather,  scatter,
                             masked_select, masked_scatter, nonzero, triangle,     nullptr, nullptr,
-                            count_up,      holds,          nullptr, mark_classes, 16};
+                            count_up,      holds,          nullptr, mark_classes, 16,      put_one};
 const EmbeddingKernels embedding = {first_bad, nullptr, embedding_gather, embedding_backward, bag, nullptr};
 
 }  // namespace wisp::cuda

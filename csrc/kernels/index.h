@@ -74,6 +74,10 @@ struct IndexKernels {
     void (*mark_classes)(int64_t* out, const int64_t* x, int64_t n, int64_t classes, const char* negative, const char* too_large);
 
     int64_t scattered_below;  // sums into slices of fewer elements are better made by `scatter` than by `put`
+
+    // Sets the slice at index[0] * stride. Null: `put` does it.
+    void (*put_one)(void* out, const int64_t* index, int64_t size, int64_t stride, bool wrap, const char* name, const Slice& slice,
+                    const void* values, const int64_t* value_strides, int64_t item);
 };
 
 }  // namespace wisp::kernels

@@ -410,6 +410,11 @@ static void put_slices(Scatter how, const Tensor& out, int64_t dim, const Tensor
         return;
     }
     const Dims none(s.sizes.size());
+    if (const auto put_one = kernels::index().put_one; put_one && how == Scatter::set && index.numel() == 1) {
+        put_one(out.device_data(), index.device_data<int64_t>(), s.size, s.stride, wrap, name, s.slice(), values.device_data(),
+                single ? none.data() : v.strides.data(), out.item_size());
+        return;
+    }
     const Tensor offsets = offsets_of(index, s.size, s.stride, name, wrap);
     Unlocked unlocked(index.numel() * product(s.sizes));
     kernels::index().put(how, out.device_data(), out.dtype(), offsets.device_data<int64_t>(), index.numel(), s.slice(),

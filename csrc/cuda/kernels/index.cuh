@@ -148,6 +148,21 @@ template <int Bytes, int Item> __global__ void __launch_bounds__(256)
             *reinterpret_cast<Cell<Item>*>(to + b) = *reinterpret_cast<const Cell<Item>*>(reinterpret_cast<const char*>(&value) + b);
 }
 
+// A single slice, whose index is checked here. a: strides of out, b: of values.
+template <int Bytes> __global__ void __launch_bounds__(256)
+    put_one(void* out, const int64_t* index, int64_t size, int64_t stride, int wrap, unsigned long long name, Report* report, int64_t n,
+            const void* values, const IndexShape s) {
+    using T = Cell<Bytes>;
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x, at = *index;
+    if (i >= n) return;
+    if (at >= size || at < (wrap ? -size : 0)) {
+        if (i == 0) report_index(report, at, size, name);
+        return;
+    }
+    const Offsets o = offsets_of(s, i);
+    static_cast<T*>(out)[(at < 0 ? at + size : at) * stride + o.a] = static_cast<const T*>(values)[o.b];
+}
+
 // a: strides of in, b: of index; `along`: the stride of in along the indexed dimension, which a leaves out.
 template <int Bytes> __global__ void __launch_bounds__(256)
     gather(void* out, const void* in, const int64_t* index, int64_t n, int64_t along, int64_t size, int wrap, unsigned long long name,

@@ -165,12 +165,17 @@ private:
         inlined_.resize(notes_.size());
         std::vector<int> uses(notes_.size());
         std::vector<bool> used_as_made(notes_.size(), true), used_elsewhere(notes_.size(), true);
+        std::vector<int> reads(notes_.size());  // tensors that its maker reads, at most
+        for (size_t i = 0; i < notes_.size(); i++)
+            for (const Operand& o : notes_[i].operands)
+                reads[i] += o.kind == Operand::memory ? 1 : o.kind == Operand::noted ? reads[o.note] : 0;
         for (size_t i = notes_.size(); i-- > 0;) {
             const Note& n = notes_[i];
             if (!needed_[i]) continue;
             if (!n.out && n.step.kind != StepKind::reduce) {
                 const bool cast = n.step.kind == StepKind::cast && n.operands[0].kind == Operand::memory;
-                inlined_[i] = (cast && used_as_made[i]) || (n.device.is_cuda() && used_elsewhere[i] && uses[i] <= 2);
+                inlined_[i] = (cast && used_as_made[i]) ||
+                              (n.device.is_cuda() && used_elsewhere[i] && (uses[i] == 1 || (uses[i] == 2 && reads[i] <= 2)));
             }
             for (const Operand& o : n.operands) {
                 if (o.kind != Operand::noted) continue;

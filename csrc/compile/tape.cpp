@@ -355,8 +355,6 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
     return true;
 }
 
-bool is_noted(const Tensor& t) { return is_pending(t.storage()); }
-
 Source source_of(const Tensor& t) {
     const Storage* s = t.storage();
     if (!is_pending(s) || !t.is_contiguous() || t.offset() != 0) return {};

@@ -29,9 +29,6 @@ inline bool may_note(const Arg* operands, int count) {
     return false;
 }
 
-// Whether the values of a tensor are still to be made.
-bool is_noted(const Tensor& t);
-
 // The memory that the values of a tensor are a wider copy of, if that copy is still to be made and lies as its source does: whoever
 // reads it instead, at once, sees the same numbers. On a GPU.
 struct Source {

@@ -111,7 +111,7 @@ bool is_aligned(const Arguments& x) {
 void launch_pieces(Pass pass, const AttentionArgs& a, Arguments& x, Kernel* k, Grid grid, unsigned threads, unsigned shared,
                    int blocks_at_once) {
     const int64_t room = int64_t(device_info(current_device().index).multiprocessors) * blocks_at_once / (int64_t(grid.x) * grid.y);
-    const int64_t pieces = pass == forward_pass && !a.causal ? std::min({a.keys / 256, room, int64_t(32)}) : 1;
+    const int64_t pieces = pass == forward_pass && !a.causal && a.keys >= 512 ? std::min({a.keys / 64, room, int64_t(32)}) : 1;
     if (pieces <= 1) return launch_with(k, grid, {threads}, shared, x);
     static Instances<4> join("cuda/kernels/attention_parts.cuh");
     const int type = a.dtype == DType::bf16 ? 0 : a.dtype == DType::f16 ? 1 : a.dtype == DType::f32 ? 2 : 3;

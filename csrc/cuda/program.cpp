@@ -1,7 +1,7 @@
 // Fused programs on the GPU: one kernel each, whose text is written here from rows of the table and compiled when a program of its
 // structure first comes. Intermediate values are in registers, rounded to their dtype, and have the bits that eager's have. A program
-// with reductions takes a block per row and goes over the row once for each reduction that depends on another, making again what is
-// cheap to make. The order of a sum depends on the length of the row alone, but is not that of the kernel for a single reduction.
+// with reductions takes a block per row, which holds it in registers, or, if it is too long for that, goes over it once for each reduction
+// that depends on another, making again what is cheap to make. The order of a sum depends on the length of the row alone, but is not that of the kernel for a single reduction.
 #include "kernels/program.h"
 
 #include <cstring>
@@ -17,8 +17,9 @@ namespace {
 
 #include "../kernels/program_arguments.h"
 
-constexpr int threads = 256;
-constexpr int64_t together = 4;  // elements of a row that are one thread's, whatever the vectors are
+constexpr int threads = 256;        // of a block
+constexpr int most_threads = 1024;  // that hold a row in registers
+constexpr int64_t together = 4;     // elements of a row that are one thread's, whatever the vectors are
 
 // An input seen along the merged dimensions.
 struct Place {
@@ -40,6 +41,8 @@ public:
             outputs_ += s.out != nullptr;
             parameters_ += s.has_params || s.kind == StepKind::reduce;
         }
+        once_ = rows_ && vector_ == together && inner_ <= most_threads * together;
+        while (once_ && threads_ < most_threads && threads_ * together < inner_) threads_ *= 2;
         for (Place& place : places_)
             if (place.axis >= 0) place.bounds = bounds_, bounds_ += 2;
         for (const ProgramStep& s : p.steps) {
@@ -102,7 +105,7 @@ public:
         const int64_t blocks = rows_ ? n : (n + threads - 1) / threads;
         void* arguments = bytes;
         const uint32_t size = uint32_t(at);
-        cuda::launch(kernel(), {unsigned(std::min<int64_t>(blocks, int64_t(1) << 30))}, {threads}, 0, &arguments, &size, 1);
+        cuda::launch(kernel(), {unsigned(std::min<int64_t>(blocks, int64_t(1) << 30))}, {unsigned(threads_)}, 0, &arguments, &size, 1);
     }
 
 private:
@@ -196,7 +199,7 @@ private:
     std::string key() const {
         std::string k;
         auto add = [&](auto... values) { (k.push_back(char(values)), ...); };
-        add(rows_, vector_, dims_, places_.size(), p_.steps.size());
+        add(rows_, vector_, dims_, places_.size(), p_.steps.size(), once_, threads_ / threads);
         for (size_t i = 0; i < places_.size(); i++) {
             const Place& at = places_[i];
             add(p_.inputs[i].dtype, at.is_number, at.is_one, at.by_row, at.is_flat, at.strides[dims_] == 1, at.axis);
@@ -227,7 +230,8 @@ private:
     }
     std::string value(int v) const {
         if (v < 0) return "0";
-        if (v >= int(places_.size()) || is_row_value(v)) return str("v", v);
+        if (is_row_value(v)) return str("v", v);
+        if (v >= int(places_.size())) return str("v", v, once_ ? "[k]" : "");
         return str("v", v, places_[size_t(v)].by_row ? "" : ".at[k]");
     }
     static std::string as(DType to, const std::string& x) { return str("convert<", type_text(to), ">(", x, ")"); }
@@ -290,7 +294,7 @@ private:
                      : s.kind == StepKind::join  ? " cat"
                                                  : " reduce";
         std::string t =
-            str("/*", names, " */ namespace wisp {__global__ void __launch_bounds__(", threads, ") program(const ProgramArguments<",
+            str("/*", names, " */ namespace wisp {__global__ void __launch_bounds__(", threads_, ") program(const ProgramArguments<",
                 memories_, ", ", outputs_, ", ", numbers_, ", ", parameters_, ", ", dims_ + 1, ", ", bounds_, "> p) {");
         for (int i = 0; i < inputs; i++) {
             const char* type = type_text(p_.inputs[size_t(i)].dtype);
@@ -338,6 +342,11 @@ private:
             if (!wanted[i] || is_row_value(int(i))) continue;
             const char* type = type_text(p_.inputs[i].dtype);
             const int64_t bytes = item_size(p_.inputs[i].dtype) * vector_;
+            if (once_) {
+                t += str("const auto v", i, " = there ? elements<", type, ", ", vector_, ">(p.inputs[", place.slot, "] + o", i, " + e * ",
+                         bytes, ") : Vector<", type, ", ", vector_, ">();");
+                continue;
+            }
             if (place.axis >= 0) {  // of a flat program
                 const std::string held = place.by_row ? type : str("Vector<", type, ", ", vector_, ">");
                 t += str("const bool w", i, " = x", place.axis, " >= p.bounds[", place.bounds, "] && x", place.axis, " < p.bounds[",
@@ -368,7 +377,8 @@ private:
             const size_t v = places_.size() + i;
             const int own = s.has_params || s.kind == StepKind::reduce ? parameter++ : 0, place = s.out ? output++ : 0;
             if (s.by_row || !wanted[v]) continue;
-            t += str("const ", type_text(s.result), " v", v, " = ", expression(s, own), ";");
+            t += once_ ? str("v", v, "[k] = ", expression(s, own), ";")
+                       : str("const ", type_text(s.result), " v", v, " = ", expression(s, own), ";");
             if (store && s.out) t += str("r", place, ".at[k] = v", v, ";");
         }
         return t;
@@ -418,6 +428,8 @@ private:
                 t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", places_[size_t(i)].slot, "] + o", i, ");");
             }
         const int64_t vectors = together / vector_;
+        const std::vector<bool> made = kept();
+        if (once_) t += row_begin(made, level);
         const std::string loop = vectors == 1 ? str("for (int64_t e = threadIdx.x; e < p.length; e += ", threads, ") {")
                                               : str("for (int64_t q = threadIdx.x * ", vectors, "; q < p.length; q += ", threads * vectors,
                                                     ") for (int64_t e = q; e < q + ", vectors, " && e < p.length; e++) {");
@@ -445,27 +457,62 @@ private:
                 const std::string type = type_text(compute_dtype(s.result)), fold = s.reduction == Reduction::max ? "Largest" : "Adding";
                 starts += str(type, " a", v, " = ", fold, "::start<", type, ">();");
                 folds += str("a", v, " = ", fold, "::join(a", v, ", convert<", type, ">(", value(s.in[0]), "));");
-                ends +=
-                    str("const ", type_text(s.result), " v", v, " = convert<", type_text(s.result), ">(over_block<", fold, ">(a", v, ")",
-                        s.reduction != Reduction::max && is_floating(s.result) ? str(" / ", type, "(p.params[", own, "][0].real)") : "",
-                        ");") +
-                    store;
+                ends += str("const ", type_text(s.result), " v", v, " = convert<", type_text(s.result), ">(over_block<", fold, ", ",
+                            threads_ / 32, ">(a", v, ")",
+                            s.reduction != Reduction::max && is_floating(s.result) ? str(" / ", type, "(p.params[", own, "][0].real)") : "",
+                            ");") +
+                        store;
+            }
+            if (once_) {  // what can be made from the reductions so far, and then the next ones
+                t += each + steps(of_level(made, level, l), false) + "}" + starts;
+                if (!starts.empty()) t += "if (there) " + each + folds + "}" + ends;
+                continue;
             }
             if (starts.empty()) continue;
             t += starts + loop + loads(wanted, "e") + each + steps(wanted, false) + folds + "}}" + ends;
         }
-        const std::vector<bool> wanted = kept();
         bool full = false;
         for (const ProgramStep& s : p_.steps) full |= s.out && !s.by_row;
-        if (full)
-            t += loop + loads(wanted, "e") + results("", true) + each + steps(wanted, true) + "}" + results("(at * p.length + e)", false) +
-                 "}";
+        if (full && once_) t += "if (there) {" + results("", true) + each + copied() + "}" + results("(at * p.length + e)", false) + "}";
+        else if (full)
+            t += loop + loads(made, "e") + results("", true) + each + steps(made, true) + "}" + results("(at * p.length + e)", false) + "}";
         return t + "}";
+    }
+
+    // ---- a row in registers
+
+    // Everything that any level asks for is loaded or declared at the beginning.
+    std::string row_begin(const std::vector<bool>& made, const std::vector<int>& level) const {
+        std::vector<bool> all = of_level(made, level, -1);
+        std::string t = "const int64_t e = threadIdx.x; const bool there = e < p.length;" + loads(all, "e");
+        for (size_t i = 0; i < p_.steps.size(); i++)
+            if (const size_t v = places_.size() + i; all[v] && !p_.steps[i].by_row)
+                t += str(type_text(p_.steps[i].result), " v", v, "[", vector_, "];");
+        return t;
+    }
+    // The full values that are kept or reduced, with what they need, that are of a level (-1: of all).
+    std::vector<bool> of_level(std::vector<bool> wanted, const std::vector<int>& level, int wanted_level) const {
+        for (const ProgramStep& s : p_.steps)
+            if (s.kind == StepKind::reduce) mark(s.in[0], wanted);
+        for (size_t v = places_.size(); v < wanted.size(); v++)
+            if (wanted_level >= 0 && level[v] != wanted_level) wanted[v] = false;
+        return wanted;
+    }
+    std::string copied() const {
+        std::string t;
+        int output = 0;
+        for (size_t i = 0; i < p_.steps.size(); i++) {
+            const ProgramStep& s = p_.steps[i];
+            const int place = s.out ? output++ : 0;
+            if (s.out && !s.by_row) t += str("r", place, ".at[k] = v", places_.size() + i, "[k];");
+        }
+        return t;
     }
 
     const Program& p_;
     std::vector<Place> places_;
-    bool rows_ = false;
+    bool rows_ = false, once_ = false;  // once: a row is held in registers
+    int threads_ = threads;
     int dims_ = 0;  // outer ones
     int memories_ = 0, numbers_ = 0, outputs_ = 0, parameters_ = 0, bounds_ = 0;
     std::vector<int> join_bounds_;  // where those of each step are

@@ -126,7 +126,7 @@ static void record_identity(const Tensor& y, const char* name, const Tensor& x) 
 // The values of a tensor for one that was just made; in a compiled region, later. On a GPU the program that makes values can write them
 // in the order that is asked for, if neighbours stay neighbours.
 void copy_to_new(const Tensor& to, const Tensor& from) {
-    const bool reordered = noting && from.is_cuda() && from.dim() && to.stride(-1) == 1 && from.stride(-1) == 1 && compile::is_noted(from);
+    const bool reordered = noting && from.is_cuda() && from.dim() && to.stride(-1) == 1 && from.stride(-1) == 1;
     if (noting && (reordered || to.strides() == from.strides())) {
         kernels::ProgramStep step;
         step.kind = kernels::StepKind::cast;

@@ -84,7 +84,31 @@ static bool note_reduction(const Tensor& y, Reduction kind, const Tensor& x, uin
     return compile::note(y, step, &operand, 1, by_row ? 0 : mask);
 }
 
+// In a compiled region on a GPU a sum of a few slices is their sum one by one, which is fused with what makes and what uses them. An
+// empty tensor: it is none.
+static Tensor sum_of_few(const Tensor& x, uint64_t mask, bool keepdim, DType dtype) {
+    if (!x.is_cuda() || x.dim() < 2 || x.dim() > 5 || !is_floating(x.dtype()) || !is_floating(dtype) || x.numel() == 0) return {};
+    int64_t dim = -1;
+    for (int64_t i = 0; i < x.dim(); i++)
+        if (mask >> i & 1 && x.size(i) > 1) {
+            if (dim >= 0) return {};
+            dim = i;
+        }
+    if (dim < 0 || dim == x.dim() - 1 || x.size(dim) > 8) return {};
+    GradMode off(false);
+    const DType wide = promote(compute_dtype(x.dtype()), compute_dtype(dtype));
+    Tensor sum;
+    for (int64_t i = 0; i < x.size(dim); i++) {
+        const Tensor next = to(alias(x, x.layout().select(dim, i)), wide);
+        sum = sum ? add(sum, next) : next;
+    }
+    return alias(contiguous(to(sum, dtype)),
+                 Layout{reduced_sizes(x.sizes(), mask, keepdim), contiguous_strides(reduced_sizes(x.sizes(), mask, keepdim)), 0});
+}
+
 static Tensor reduce(Reduction kind, const Tensor& x, uint64_t mask, bool keepdim, DType dtype, ReduceArguments arguments = {}) {
+    if (noting && kind == Reduction::sum && arguments.divisor == 1)
+        if (Tensor y = sum_of_few(x, mask, keepdim, dtype)) return y;
     Tensor y = empty(reduced_sizes(x.sizes(), mask, keepdim), dtype);
     if (noting && note_reduction(y, kind, x, mask, arguments.divisor)) return y;
     run_reduction(kind, x, mask, y, dtype, arguments);

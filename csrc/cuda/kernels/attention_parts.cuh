@@ -77,14 +77,18 @@ template <class T, class C> __global__ void __launch_bounds__(128)
     if (total != 0) weight /= total;
     const C* piece = static_cast<const C*>(a.pieces) + row * a.value_width;
     T* to = a.out.at<T>(b, h) + q * a.out.row;
-    for (int c = lane; c - lane < a.value_width; c += 32) {
-        C sum = 0;
-#pragma unroll 4
+    for (int c = lane; c - lane < a.value_width; c += 64) {  // two columns, so that more is under way
+        const bool one = c < a.value_width, two = c + 32 < a.value_width;
+        C sum = 0, next = 0;
+#pragma unroll 8
         for (int p = 0; p < pieces; p++) {
             const C w = __shfl_sync(0xffffffffu, weight, p);
-            if (c < a.value_width) sum += w * piece[p * rows * a.value_width + c];
+            const C* from = piece + p * rows * a.value_width + c;
+            if (one) sum += w * from[0];
+            if (two) next += w * from[32];
         }
-        if (c < a.value_width) to[c] = convert<T>(sum);
+        if (one) to[c] = convert<T>(sum);
+        if (two) to[c + 32] = convert<T>(next);
     }
     if (lane == 0) static_cast<C*>(a.logsumexp)[row] = total == 0 ? C(INFINITY) : top + C(::log2(total));
 }

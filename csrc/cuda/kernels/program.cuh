@@ -34,8 +34,8 @@ struct Largest {
 };
 
 // One value of all threads of the block, in a fixed order; all threads get it.
-template <class Fold, class T> WISP_INLINE T over_block(T x) {
-    __shared__ T parts[8];
+template <class Fold, int Warps, class T> WISP_INLINE T over_block(T x) {
+    __shared__ T parts[Warps];
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) x = Fold::join(x, __shfl_xor_sync(~0u, x, step));
     __syncthreads();
@@ -43,7 +43,7 @@ template <class Fold, class T> WISP_INLINE T over_block(T x) {
     __syncthreads();
     x = parts[0];
 #pragma unroll
-    for (int w = 1; w < 8; w++) x = Fold::join(x, parts[w]);
+    for (int w = 1; w < Warps; w++) x = Fold::join(x, parts[w]);
     return x;
 }
 

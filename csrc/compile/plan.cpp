@@ -159,7 +159,7 @@ private:
         }
     }
 
-    // Values that nobody keeps, and that every program which needs one makes for itself: casts of memory that are used as they are,
+    // Values that nobody keeps, and that every program which needs one makes for itself: casts of memory and what is made again,
     // and, on a GPU, what is used in another form only, joined with others, sliced, or with its dimensions in another order.
     void find_inlined() {
         inlined_.resize(notes_.size());
@@ -173,8 +173,8 @@ private:
             const Note& n = notes_[i];
             if (!needed_[i]) continue;
             if (!n.out && n.step.kind != StepKind::reduce) {
-                const bool cast = n.step.kind == StepKind::cast && n.operands[0].kind == Operand::memory;
-                inlined_[i] = (cast && used_as_made[i]) ||
+                const bool again = (n.step.kind == StepKind::cast && n.operands[0].kind == Operand::memory) || (n.again && reads[i] <= 2);
+                inlined_[i] = (again && used_as_made[i]) ||
                               (n.device.is_cuda() && used_elsewhere[i] && (uses[i] == 1 || (uses[i] == 2 && reads[i] <= 2)));
             }
             for (const Operand& o : n.operands) {
@@ -573,7 +573,8 @@ void write_key(const std::vector<Note>& notes, std::vector<uint64_t>& key) {
         const ProgramStep& s = n.step;
         const uint64_t facts = uint64_t(s.kind) | uint64_t(uint8_t(s.which)) << 4 | uint64_t(s.compute) << 12 | uint64_t(s.block) << 20 |
                                uint64_t(s.result) << 28 | uint64_t(s.count) << 36 | uint64_t(s.has_params) << 40 |
-                               uint64_t(s.reduction) << 41 | uint64_t(n.out != nullptr) << 49 | uint64_t(s.axis) << 50;
+                               uint64_t(s.reduction) << 41 | uint64_t(n.out != nullptr) << 49 | uint64_t(s.axis) << 50 |
+                               uint64_t(n.again) << 58;
         uint64_t divisor;
         std::memcpy(&divisor, &s.divisor, sizeof divisor);
         key.insert(key.end(), {facts, uint64_t(s.op), divisor, n.reduced, uint64_t(n.device.type) << 32 | uint32_t(n.device.index)});

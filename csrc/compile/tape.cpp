@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "../autograd/source.h"
 #include "../core/above.h"
@@ -18,7 +19,8 @@ int64_t worth_noting = 16384;
 
 namespace {
 
-constexpr size_t longest = 160;  // notes
+constexpr size_t longest = 160;  // notes that come without a run
+constexpr size_t most_notes = 1024;
 constexpr size_t patience = 32;  // notes that are made before one that nobody asks for is run with others
 constexpr uint32_t in_run = no_note - 1;
 
@@ -30,7 +32,11 @@ struct Reader {
 
 std::vector<Note> notes;
 std::vector<Reader> readers;
+size_t fresh = 0;  // notes since the last run
 thread_local int depth = 0;
+// Whether the last region held a backward pass: then what it needs is better made again than kept. A region that ends before has to make
+// all of it in the end.
+bool remakes = false, gradients_seen = false;
 std::mutex running;  // held while a tape is run, which other threads may have to wait for
 
 void lock_running() {
@@ -59,7 +65,7 @@ bool is_read(const Storage* storage) {
     return std::any_of(readers.begin(), readers.end(), [&](const Reader& r) { return r.storage == storage; });
 }
 
-void run_for(Storage* asked);
+void run_for(Storage* asked, bool everything = false);
 
 void settle(Storage* storage) {
     const bool locked = PyGILState_Check();
@@ -147,25 +153,46 @@ enum class Fate : uint8_t {
     runs_and_stays,  // those that run now get its value, and memory for it can wait
 };
 
-// A wider copy of values that are kept anyway is made again when it is needed, rather than kept: what backward saves of a norm that
-// is computed in float is half as much then.
-bool is_cheap(const Note& n) {
-    if (n.step.kind != kernels::StepKind::cast || !n.out) return false;
-    const Operand& o = n.operands[0];
-    return item_size(n.step.result) > item_size(o.dtype) && (o.kind == Operand::memory || notes[o.note].out);
+// Whether a note can be run later as well as now: it is made elementwise from memory that others hold, or that is made now and kept, by
+// few notes that nobody sees. Not if that is the memory somebody asks for.
+bool can_be_made_again(const Note& n, const Storage* asked, uint32_t made, int depth = 0) {
+    using kernels::StepKind;
+    const StepKind kind = n.step.kind;
+    if (n.reduced || n.step.which || !(kind == StepKind::row || kind == StepKind::cast || kind == StepKind::where)) return false;
+    for (const Operand& o : n.operands) {
+        if (o.kind == Operand::memory && (o.storage == asked || o.storage->references < 2)) return false;
+        if (o.kind != Operand::noted) continue;
+        if (o.note == made) return false;
+        if (!notes[o.note].out && (depth == 3 || !can_be_made_again(notes[o.note], asked, made, depth + 1))) return false;
+    }
+    return true;
 }
 
-std::vector<Fate> fates(const Storage* asked) {
-    if (!asked || notes.size() < 2) return std::vector<Fate>(notes.size(), Fate::runs);
-    const std::vector<bool> wanted = wanted_for(asked);
-    const uint32_t made = is_pending(asked) ? asked->note : no_note;
-    std::vector<bool> used(notes.size());  // by those that run
+// What is not kept, but made again when it is needed. A wider copy of values that are kept anyway: what backward saves of a norm that is
+// computed in float is half as much then. And, where backward is part of the region, on a GPU, whatever can be made again (tests, which
+// note everything, do so on the CPU, too).
+bool is_cheap(const Note& n, const Storage* asked, uint32_t made) {
+    if (!n.out) return false;
+    const Operand& o = n.operands[0];
+    if (n.step.kind == kernels::StepKind::cast && item_size(n.step.result) > item_size(o.dtype))
+        return o.kind == Operand::memory ? o.storage != asked : notes[o.note].out && o.note != made;
+    return remakes && (n.device.is_cuda() || worth_noting == 0) && can_be_made_again(n, asked, made);
+}
+
+std::vector<Fate> fates(const Storage* asked, bool everything) {
+    if (everything || notes.size() < 2) return std::vector<Fate>(notes.size(), Fate::runs);
+    const std::vector<bool> wanted = asked ? wanted_for(asked) : std::vector<bool>(notes.size(), true);
+    const uint32_t made = asked && is_pending(asked) ? asked->note : no_note;
+    std::vector<bool> used(notes.size());   // by those that run
+    std::vector<bool> stays(notes.size());  // nobody sees it, and one that stays needs it
     std::vector<Fate> fate(notes.size(), Fate::stays);
     for (size_t i = notes.size(); i-- > 0;) {
         const Note& n = notes[i];
         if (!wanted[i]) continue;
-        const bool can_wait = i != made && is_cheap(n) && n.operands[0].storage != asked && n.operands[0].note != made;
+        const bool can_wait = stays[i] || (i != made && is_cheap(n, asked, made));
         fate[i] = !can_wait ? Fate::runs : used[i] ? Fate::runs_and_stays : Fate::stays;
+        for (const Operand& o : n.operands)
+            if (can_wait && o.kind == Operand::noted && !notes[o.note].out) stays[o.note] = true;
         if (fate[i] == Fate::stays) continue;
         for (const Operand& o : n.operands)
             if (o.kind == Operand::noted) used[o.note] = true;
@@ -174,8 +201,8 @@ std::vector<Fate> fates(const Storage* asked) {
 }
 
 // Takes from the tape what has to run, in order. `mine` comes empty.
-void take(const Storage* asked, std::vector<Note>& mine, std::vector<Reader>& read, std::vector<Output>& outputs) {
-    const std::vector<Fate> fate = fates(asked);
+void take(const Storage* asked, bool everything, std::vector<Note>& mine, std::vector<Reader>& read, std::vector<Output>& outputs) {
+    const std::vector<Fate> fate = fates(asked, everything);
     std::vector<Storage*> used;  // by the rest
     std::vector<Reader> stay;
     if (std::all_of(fate.begin(), fate.end(), [](Fate f) { return f == Fate::runs; })) {
@@ -189,7 +216,7 @@ void take(const Storage* asked, std::vector<Note>& mine, std::vector<Reader>& re
             if (fate[i] != Fate::stays) {
                 place[i] = uint32_t(mine.size());
                 Note& now = mine.emplace_back(n);
-                if (fate[i] == Fate::runs_and_stays) now.out = nullptr;
+                if (fate[i] == Fate::runs_and_stays) now.out = nullptr, n.again = true;
                 for (Operand& o : now.operands)
                     if (o.kind == Operand::noted) o.note = place[o.note];
             }
@@ -235,7 +262,9 @@ std::string current_line() {
     return text;
 }
 
-void run_for(Storage* asked) {
+// asked: null if nobody asks for values, and everything runs, or all that can't be made again later.
+void run_for(Storage* asked, bool everything) {
+    fresh = 0;
     if (notes.empty() && readers.empty()) return;
     lock_running();
     if (watcher) compile::asked = asked ? current_line() : "";
@@ -243,7 +272,7 @@ void run_for(Storage* asked) {
     std::vector<Note> mine = std::move(spare);
     std::vector<Reader> read;
     std::vector<Output> outputs;
-    take(asked, mine, read, outputs);
+    take(asked, everything, mine, read, outputs);
     bool written = false;
     for (const Reader& r : read) {
         r.storage->note = in_run;
@@ -351,7 +380,9 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
     }
     n.out->note = uint32_t(notes.size() - 1);
     counts.notes++;
-    if (notes.size() >= longest) run_notes();
+    gradients_seen |= step.which != 0;
+    if (notes.size() >= most_notes) run_notes();
+    else if (++fresh >= longest) run_for(nullptr);
     return true;
 }
 
@@ -366,7 +397,7 @@ Source source_of(const Tensor& t) {
     return {static_cast<const char*>(o.storage->address) + o.layout.offset * item_size(o.dtype), o.dtype};
 }
 
-void run_notes() { run_for(nullptr); }
+void run_notes() { run_for(nullptr, true); }
 
 void enter_region() {
     if (depth++ == 0) count_regions(1);
@@ -377,6 +408,7 @@ void leave_region() {
     if (--depth > 0) return;
     noting = false;
     count_regions(-1);
+    remakes = std::exchange(gradients_seen, false);
     run_notes();
 }
 

@@ -70,6 +70,7 @@ struct Note {
     Layout layout;  // of the result
     Device device;
     uint64_t reduced = 0;
+    bool again = false;      // its value was made before, and not kept
     Storage* out = nullptr;  // null: nobody sees the result
 };
 

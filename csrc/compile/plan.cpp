@@ -99,6 +99,7 @@ struct Group {
     Program program;
     std::vector<Source> sources;   // of the inputs
     std::vector<uint32_t> makers;  // the notes of the steps
+    std::vector<bool> inlined;     // which of them are values that another program may keep
     std::vector<const Storage*> reads;
     struct Copy {
         uint32_t note;
@@ -409,7 +410,7 @@ private:
             g.device = n.device;
         }
         Placed& p = placed_[i];
-        p.value = add_step(chosen, i, view, shape.sizes, by_row);
+        p.value = add_step(chosen, i, view, shape.sizes, by_row, false);
         p.group = chosen;
         p.by_row = by_row || reduces;
         p.kept = n.out != nullptr;
@@ -417,7 +418,7 @@ private:
     }
 
     // Makes a note's value in a group.
-    int add_step(int group, uint32_t note, const View& v, const Dims& note_sizes, bool by_row) {
+    int add_step(int group, uint32_t note, const View& v, const Dims& note_sizes, bool by_row, bool inlined) {
         const Note& n = notes_[note];
         ProgramStep step = n.step;
         for (int k = 0; k < step.count; k++) {
@@ -431,6 +432,7 @@ private:
         g.has_windows |= step.kind == StepKind::join;
         g.program.steps.push_back(step);
         g.makers.push_back(note);
+        g.inlined.push_back(inlined);
         return first_step + int(g.program.steps.size()) - 1;
     }
     static int64_t end_of_part(const Note& n, int part, const View& v) {
@@ -476,7 +478,7 @@ private:
     int make_again(int group, uint32_t note, const View& v, bool by_row) {
         for (const Group::Copy& c : groups_[size_t(group)].copies)
             if (c.note == note && c.by_row == by_row && c.view == v) return c.value;
-        const int value = add_step(group, note, v, notes_[note].layout.sizes, by_row);
+        const int value = add_step(group, note, v, notes_[note].layout.sizes, by_row, true);
         groups_[size_t(group)].copies.push_back({note, by_row, v, value});
         return value;
     }
@@ -659,7 +661,7 @@ void bind(Group& g, const std::vector<Note>& notes, const Temporaries& kept) {
     }
     for (size_t k = 0; k < g.makers.size(); k++) {
         ProgramStep& s = g.program.steps[k];
-        s.out = kept(g.makers[k]);
+        s.out = g.inlined[k] ? nullptr : kept(g.makers[k]);
         if (s.has_params) s.params = notes[g.makers[k]].step.params;
     }
 }

@@ -372,10 +372,16 @@ void elementwise(Pointwise op, int which, DType compute, const Operand* operands
     launch_row({int(op), which, compute, operands, count, params}, sizes);
 }
 
+// What is only stored moves as the integer of its size: a conversion there and back would change the bits of a NaN.
+static void as_bits(Operand* operands, int count) {
+    for (int k = 0; k < count; k++) operands[k].dtype = item_size(operands[k].dtype) == 4 ? DType::u32 : DType::u8;
+}
+
 void copy_elements(const Operand& to, const Operand& from, const Dims& sizes, bool conjugate) {
     if (!conjugate && transposed_copy(to, from, sizes)) return;
-    const Operand operands[2] = {to, from};
-    const DType compute = from.number && !is_stored(to.dtype) ? to.dtype : compute_dtype(from.number ? to.dtype : from.dtype);
+    Operand operands[2] = {to, from};
+    if (!conjugate && is_stored(to.dtype) && to.dtype == from.dtype) as_bits(operands, 2);
+    const DType compute = from.number ? operands[0].dtype : compute_dtype(operands[1].dtype);
     launch_row({conjugate ? row_conjugate : row_identity, which_forward, compute, operands, 2, nullptr}, sizes);
 }
 
@@ -436,13 +442,21 @@ void fill(void* dst, DType dtype, const int64_t* strides, const int64_t* sizes, 
     copy_elements({static_cast<char*>(dst), dtype, strides, nullptr}, {nullptr, dtype, nullptr, value}, Dims(sizes, ndim), false);
 }
 
+void where(DType compute, const Operand* given, const Dims& sizes, int64_t) {
+    Operand operands[4] = {given[0], given[1], given[2], given[3]};  // result, condition, values
+    const DType d = operands[0].dtype;
+    if (is_stored(d) && operands[2].data && operands[2].dtype == d && operands[3].data && operands[3].dtype == d) {
+        as_bits(operands, 1), as_bits(operands + 2, 2);
+        compute = compute_dtype(operands[0].dtype);
+    }
+    launch_row({row_where, which_forward, compute, operands, 4, nullptr}, sizes);
+}
+
 }  // namespace
 
 const PointwiseKernels pointwise = {[](Pointwise op, int which, DType compute, DType, const Operand* operands, int count, const Dims& sizes,
                                        int64_t, const Param* params) { elementwise(op, which, compute, operands, count, sizes, params); },
-                                    [](DType compute, const Operand* operands, const Dims& sizes, int64_t) {
-                                        launch_row({row_where, which_forward, compute, operands, 4, nullptr}, sizes);
-                                    }};
+                                    where};
 const CopyKernels copy = {Absent(), Absent(), Absent(), copy_strided, copy_bytes, fill, fill_zero, join};
 
 }  // namespace wisp::cuda

@@ -61,6 +61,43 @@ def test_products(m, n, k):
         both(lambda c, a, b: wisp.addmm(c, a, b, beta=0.5, alpha=2), wisp.randn(m, n), a, b, tolerance=1e-3)
 
 
+@pytest.mark.parametrize("m", [1, 3, 4, 5, 8, 9, 16])
+@pytest.mark.parametrize("dtype", [wisp.bfloat16, wisp.float16], ids=str)
+def test_products_of_few_rows(m, dtype):
+    for n, k in ((8, 8), (7, 16), (33, 40), (100, 1000), (512, 2048), (300, 4104)):
+        x, w, b = wisp.randn(m, k + 8).to(dtype), (wisp.randn(n, k) / k**0.5).to(dtype), wisp.randn(n).to(dtype)
+        for bias in (None, b):
+            both(lambda x, w: F.linear(x[:, :k], w, bias if bias is None else bias.to(x.device)), x, w, tolerance=4e-2, grad=False)  # noqa: B023
+
+
+@pytest.mark.parametrize("m", [1, 3, 16])
+def test_products_of_few_rows_in_one_launch(m):
+    weights = [wisp.randn(n, 256, device="cuda", dtype=wisp.bfloat16) / 16 for n in (64, 64, 128, 512)]
+
+    def f(x):
+        for _ in range(4):
+            a, b, c, d = (F.linear(x, w) for w in weights)
+            x = wisp.cat([a + b, c], -1) + F.linear(d[..., :256], weights[3])[..., :192]
+            x = F.pad(x, (0, 64))
+        return x
+
+    g = wisp.compile(f, mode="reduce-overhead")
+    for x in (wisp.randn(m, 256, device="cuda", dtype=wisp.bfloat16) for _ in range(5)):
+        assert wisp.equal(f(x), g(x))
+
+
+def test_one_slice_is_put():
+    at, value = wisp.tensor([7]), wisp.randn(2, 3, 1, 8)
+    both(lambda x, v: x.clone().index_copy_(2, at.to(x.device), v), wisp.randn(2, 3, 10, 8), value, tolerance=0)
+    both(
+        lambda x, v: x.clone().index_copy_(2, at.to(x.device), v.transpose(1, 2)),
+        wisp.randn(2, 3, 10, 8),
+        value.transpose(1, 2),
+        tolerance=0,
+    )
+    both(lambda x: x.clone().index_fill_(0, at.to(x.device), 3.0), wisp.randn(10, 3), tolerance=0)
+
+
 def test_batches_of_products():
     for a, b in (((3, 4, 5), (3, 5, 6)), ((2, 3, 4, 5), (2, 3, 5, 6)), ((2, 1, 4, 5), (3, 5, 6)), ((8, 4, 64, 16), (8, 4, 16, 64))):
         both(lambda a, b: a @ b, wisp.randn(a), wisp.randn(b), tolerance=1e-3)
@@ -102,6 +139,19 @@ def test_cross_entropy(samples, classes, reduction):
     both(lambda x: F.cross_entropy(x[:, 1:], t.to(x.device), reduction=reduction), wisp.randn(samples, classes + 1))
     both(lambda x: F.nll_loss(x, t.to(x.device), w.to(x.device), reduction=reduction), x)
     both(lambda x: F.cross_entropy(x, t.to(x.device), reduction=reduction), x.bfloat16(), tolerance=3e-2)
+
+
+@pytest.mark.parametrize("samples, classes", [(64, 32000), (8, 1000), (5, 10)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_of_wider_copies_in_a_region(samples, classes, smoothing):
+    def step(x, t):
+        x = x.detach().requires_grad_()
+        loss = F.cross_entropy((x * 1).float(), t, label_smoothing=smoothing, ignore_index=3)
+        loss.backward()
+        return loss, x.grad
+
+    x, t = wisp.randn(samples, classes, device="cuda", dtype=wisp.bfloat16), wisp.randint(0, classes, (samples,), device="cuda")
+    assert all(map(wisp.equal, step(x, t), wisp.compile(step)(x, t)))
 
 
 def test_gradients_are_not_shared():

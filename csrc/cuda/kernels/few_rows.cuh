@@ -28,7 +28,9 @@ template <class T, int Tiles, int Warps, bool Tall> __global__ void __launch_bou
     const T *a = static_cast<const T*>(p.a) + row * p.a_row, *b = static_cast<const T*>(part.b) + int64_t(first + row) * part.b_column;
     float sums[Tiles][4] = {};
     const uint4 zero = {0, 0, 0, 0};
-    for (int at = warp * 32 + quarter * 8; at < p.k; at += Warps * 32 * slices) {
+    // By the warp's first place, so that all of its threads meet at the tensor cores where k ends within a slice.
+    for (int begin = warp * 32; begin < p.k; begin += Warps * 32 * slices) {
+        const int at = begin + quarter * 8;
         uint4 right[slices][Tiles], low[slices], high[slices];
 #pragma unroll
         for (int s = 0; s < slices; s++) {

@@ -169,6 +169,8 @@ ON_THE_GPU = {
     "1 B decode, batch 1": ("decode", {"batch": 1}, "reduce-overhead", 100, 1.0),
     "1 B decode, batch 16": ("decode", {"batch": 16}, "reduce-overhead", 100, 1.0),
     "ViT-B/16, batch 64": ("vit", {}, None, 20, 0.9),
+    "ResNet-50 bf16, batch 64": ("resnet", {}, None, 20, 0.8),
+    "diffusion UNet, batch 32": ("unet", {}, None, 10, 0.6),
     "PPO update, batch 256": ("ppo", {}, None, 100, 0.3),
 }
 

@@ -215,6 +215,82 @@ def vit(lib, batch=64):
     return trained(lib, model, x, y, lambda out, y: F.cross_entropy(out.float(), y))
 
 
+def resnet(lib, batch=64):
+    """ResNet-50 in bf16, channels last."""
+    from cuda import resnet50
+
+    F = lib.nn.functional
+    model = resnet50(lib).to("cuda", lib.bfloat16).to(memory_format=lib.channels_last)
+    x = lib.randn(batch, 3, 224, 224, device="cuda", dtype=lib.bfloat16).to(memory_format=lib.channels_last)
+    return trained(lib, model, x, lib.randint(0, 1000, (batch,), device="cuda"), lambda out, y: F.cross_entropy(out, y))
+
+
+def unet(lib, batch=32, size=64, width=128):
+    """A diffusion UNet: residual blocks with group norm and the time of the noise, attention at a quarter of the size; autocast."""
+    nn, F = lib.nn, lib.nn.functional
+
+    class Block(nn.Module):
+        def __init__(self, come, go, attends):
+            super().__init__()
+            self.norm1, self.norm2 = nn.GroupNorm(32, come), nn.GroupNorm(32, go)
+            self.conv1, self.conv2 = nn.Conv2d(come, go, 3, padding=1), nn.Conv2d(go, go, 3, padding=1)
+            self.time, self.side = nn.Linear(4 * width, go), nn.Conv2d(come, go, 1) if come != go else nn.Identity()
+            if attends:
+                self.norm3, self.qkv, self.out = nn.GroupNorm(32, go), nn.Conv2d(go, 3 * go, 1), nn.Conv2d(go, go, 1)
+            self.attends = attends
+
+        def forward(self, x, t):
+            h = self.conv1(F.silu(self.norm1(x))) + self.time(F.silu(t))[:, :, None, None]
+            x = self.side(x) + self.conv2(F.silu(self.norm2(h)))
+            if self.attends:
+                b, c, h, w = x.shape
+                q, k, v = self.qkv(self.norm3(x)).view(b, 3, c // 64, 64, h * w).transpose(-1, -2).unbind(1)
+                y = F.scaled_dot_product_attention(q, k, v)
+                x = x + self.out(y.transpose(-1, -2).reshape(b, c, h, w))
+            return x
+
+    class UNet(nn.Module):
+        def __init__(self, widths=(width, 2 * width, 2 * width, 4 * width)):
+            super().__init__()
+            self.time = nn.Sequential(nn.Linear(width, 4 * width), nn.SiLU(), nn.Linear(4 * width, 4 * width))
+            self.first, self.last = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 3, 3, padding=1)
+            self.down, self.up, come, kept = nn.ModuleList(), nn.ModuleList(), width, [width]
+            for level, go in enumerate(widths):
+                for _ in range(2):
+                    self.down.append(Block(come, go, level == 2))
+                    kept.append(come := go)
+                if level < 3:
+                    self.down.append(nn.Conv2d(come, come, 3, 2, 1))
+                    kept.append(come)
+            self.middle = Block(come, come, True)
+            for level, go in reversed(list(enumerate(widths))):
+                for _ in range(3):
+                    self.up.append(Block(come + kept.pop(), go, level == 2))
+                    come = go
+                if level > 0:
+                    self.up.append(nn.Sequential(nn.Upsample(scale_factor=2), nn.Conv2d(come, come, 3, padding=1)))
+            self.norm = nn.GroupNorm(32, come)
+
+        def forward(self, given):
+            x, t = given
+            with lib.autocast("cuda", dtype=lib.bfloat16):
+                at = t[:, None] * lib.exp(lib.arange(width // 2, device="cuda") * (-9.2 / (width // 2)))
+                t = self.time(lib.cat([at.sin(), at.cos()], -1))
+                x = self.first(x)
+                kept = [x]
+                for part in self.down:
+                    x = part(x, t) if isinstance(part, Block) else part(x)
+                    kept.append(x)
+                x = self.middle(x, t)
+                for part in self.up:
+                    x = part(lib.cat([x, kept.pop()], 1), t) if isinstance(part, Block) else part(x)
+                return self.last(F.silu(self.norm(x)))
+
+    x, noise = (lib.randn(batch, 3, size, size, device="cuda") for _ in range(2))
+    given = (x, lib.rand(batch, device="cuda") * 1000)
+    return trained(lib, UNet().cuda(), given, noise, lambda out, y: F.mse_loss(out.float(), y))
+
+
 def ppo(lib, batch=256):
     """An update of PPO: two small networks, a clipped loss, entropy, clipping of gradients."""
     nn = lib.nn

@@ -27,7 +27,7 @@ def test_names_and_sizes():
             dtype.to_complex()
     assert repr(wisp.tensor([1.5 - 2j], dtype=wisp.chalf, device="cpu")) == "tensor([1.5000-2.j], dtype=torch.complex32)"
     assert repr(wisp.tensor([1.5, 2], dtype=wisp.float8_e5m2, device="cpu")) == "tensor([1.5000, 2.0000], dtype=torch.float8_e5m2)"
-    assert wisp.zeros(1, dtype=wisp.chalf).type() == "torch.ComplexHalfTensor"
+    assert wisp.zeros(1, dtype=wisp.chalf, device="cpu").type() == "torch.ComplexHalfTensor"
 
 
 @pytest.mark.parametrize("dtype", FLOAT8)

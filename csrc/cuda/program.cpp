@@ -1,7 +1,8 @@
 // Fused programs on the GPU: one kernel each, whose text is written here from rows of the table and compiled when a program of its
 // structure first comes. Intermediate values are in registers, rounded to their dtype, and have the bits that eager's have. A program
 // with reductions takes a block per row, which holds it in registers, or, if it is too long for that, goes over it once for each reduction
-// that depends on another, making again what is cheap to make. The order of a sum depends on the length of the row alone, but is not that of the kernel for a single reduction.
+// that depends on another, making again what is cheap to make. The order of a sum depends on the length of the row alone, but is not that
+// of the kernel for a single reduction.
 #include "kernels/program.h"
 
 #include <cstring>

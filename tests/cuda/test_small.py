@@ -66,8 +66,8 @@ def test_products(m, n, k):
 def test_products_of_few_rows(m, dtype):
     for n, k in ((8, 8), (7, 16), (33, 40), (100, 1000), (512, 2048), (300, 4104)):
         x, w, b = wisp.randn(m, k + 8).to(dtype), (wisp.randn(n, k) / k**0.5).to(dtype), wisp.randn(n).to(dtype)
-        for bias in (None, b):
-            both(lambda x, w: F.linear(x[:, :k], w, bias if bias is None else bias.to(x.device)), x, w, tolerance=4e-2, grad=False)  # noqa: B023
+        both(lambda x, w: F.linear(x[:, : w.shape[1]], w), x, w, tolerance=4e-2, grad=False)
+        both(lambda x, w, b: F.linear(x[:, : w.shape[1]], w, b), x, w, b, tolerance=4e-2, grad=False)
 
 
 @pytest.mark.parametrize("m", [1, 3, 16])

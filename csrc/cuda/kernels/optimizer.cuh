@@ -12,6 +12,15 @@ template <int S, int N, class T, class F> WISP_INLINE void update_some(const Opt
     using C = compute<T>;
     using Some = Vector<T, N>;
     auto at = [&](const void* p) -> Some& { return *reinterpret_cast<Some*>(static_cast<T*>(const_cast<void*>(p)) + i); };
+    // 16 bytes are one store by its name: the compiler cuts those of several elements in pieces where it has computed them apart.
+    auto put = [&](void* p, const Some& some) {
+        if constexpr (sizeof(Some) == 16) {
+            const uint4 w = __builtin_bit_cast(uint4, some);
+            asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(&at(p)), "r"(w.x), "r"(w.y), "r"(w.z), "r"(w.w) : "memory");
+        } else {
+            at(p) = some;
+        }
+    };
     Some value = at(t.param), states[3];
     const Some g = at(t.grad);
 #pragma unroll
@@ -28,9 +37,9 @@ template <int S, int N, class T, class F> WISP_INLINE void update_some(const Opt
         if constexpr (S > 1) states[1].at[k] = convert<T>(b);
         if constexpr (S > 2) states[2].at[k] = convert<T>(c);
     }
-    at(t.param) = value;
+    put(t.param, value);
 #pragma unroll
-    for (int s = 0; s < S; s++) at(t.state[s]) = states[s];
+    for (int s = 0; s < S; s++) put(t.state[s], states[s]);
 }
 
 template <int S, class T, class F> WISP_INLINE void update(const OptimizerTensor& t, int64_t begin, int64_t end, F f) {

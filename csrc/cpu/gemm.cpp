@@ -41,10 +41,10 @@ template <class F> WISP_INLINE void run_parallel(int64_t chunks, F&& body) {
 }
 
 // How deep a block of k is: all blocks about equally deep, a whole number of cache lines, by k alone.
+template <class T> constexpr int64_t deepest = sizeof(T) == 4 ? 512 : 320;
 template <class T> int64_t depth_of(int64_t k) {
-    constexpr int64_t deepest = sizeof(T) == 4 ? 512 : 320;
-    if (k <= deepest) return k;
-    return divide_up(divide_up(k, divide_up(k, deepest)), 16) * 16;
+    if (k <= deepest<T>) return k;
+    return divide_up(divide_up(k, divide_up(k, deepest<T>)), 16) * 16;
 }
 
 // The number of vectors and rows of a tile, so that panels come out about equally wide and high.
@@ -393,7 +393,9 @@ template <class T> void shares(const Product<T>& p) {
     // Cutting columns packs no B twice; cutting rows shares out A.
     // The gradient of a weight goes by rows where B fits the caches, as the weight's rows are what other passes share out.
     const bool keep_rows = p.a_row == 1 && row_panels >= 4 * threads && p.k * p.n * int64_t(sizeof(T)) <= 400000;
-    const bool by_columns = column_panels >= threads && (p.b_col != 1 || (p.n >= p.m && !keep_rows) || row_panels < threads);
+    // Rows that pass over all of B anyway are better read by one thread than by all of them (see by_halves).
+    const bool by_rows = p.m >= p.n && p.m >= pass_rows * threads;
+    const bool by_columns = !by_rows && column_panels >= threads && (p.b_col != 1 || (p.n >= p.m && !keep_rows) || row_panels < threads);
     const int64_t panels = by_columns ? column_panels : row_panels;
     const int64_t per_thread = by_columns ? 2 : p.b_col != 1 ? 1 : packs_right(p, p.m / (2 * threads)) ? 2 : 4;  // each packs B anew
     const int64_t pieces = least(panels, per_thread * threads);
@@ -426,6 +428,34 @@ template <class T> void split_depth(const Product<T>& p) {
             for (int64_t s = 0; s < pieces; ++s) sum += partial[s * size + i * p.n + j];
             finish.put(&sum, p.c + i * p.c_row + j, i, j, 1);
         }
+}
+
+// The gradient of a weight is a sum over rows that threads share out everywhere else: here as well, half of k to half of the threads,
+// and the two results are added. Rows that all threads have read are slow to write to when their memory is used again, since the
+// processors must agree about every line. In one thread the sums are the same, as each half is one block.
+template <class T> bool is_weight_gradient(const Product<T>& p, double flops) {
+    return p.a_row == 1 && p.b_col == 1 && p.k >= 256 && p.k <= 2 * deepest<T> && flops >= 3e7 && 2 * p.m * p.n <= p.k * (p.m + p.n);
+}
+template <class T> void by_halves(const Product<T>& p) {
+    const int64_t half = divide_up(p.k / 2, 16) * 16, threads = num_threads(), pieces = 2 * threads;
+    Product<T> first = p, second = p;
+    first.k = half, second.k = p.k - half;
+    second.a += half * p.a_col, second.b += half * p.b_row;
+    if (threads == 1) {
+        second.d = p.c, second.d_row = p.c_row, second.d_col = 1, second.beta = 1;
+        serial(first, 0, p.m, 0, p.n);
+        return serial(second, 0, p.m, 0, p.n);
+    }
+    second.c = static_cast<T*>(scratch(slot_partial, size_t(p.m * p.n) * sizeof(T))), second.c_row = p.n;
+    second.d = nullptr, second.alpha = 1, second.beta = 0;
+    run_parallel(2 * pieces, [&](int64_t s) {
+        const int64_t i = s % pieces;
+        serial(s < pieces ? first : second, p.m * i / pieces, p.m * (i + 1) / pieces, 0, p.n);
+    });
+    parallel_for(p.m, most(1, 16384 / p.n), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i)
+            for (int64_t j = 0; j < p.n; ++j) p.c[i * p.c_row + j] += p.alpha * second.c[i * p.n + j];
+    });
 }
 
 // A product of a few tiles: no blocks, no threads, and a transposed B is turned in memory on the stack.
@@ -483,6 +513,7 @@ template <class T> void real_product(Product<T> p) {
         return from_the_right(p);
     // Writing an element of C costs as much as some steps of k.
     if (flops + 16. * double(p.m) * double(p.n) < thread_flops) return serial(p, 0, p.m, 0, p.n);
+    if (is_weight_gradient(p, flops)) return by_halves(p);
     // Rows that pass over a panel of B at once: threads that pack their own columns wait for nobody.
     const bool few_rows = p.m < 24 || (p.m <= pass_rows && p.n >= 2 * num_threads() * max_vectors * lanes<T>);
     if (flops < shared_flops || few_rows) return shares(p);

@@ -99,6 +99,8 @@ def test_threads_give_the_same_numbers():
     try:
         products = [(wisp.randn(m, k), wisp.randn(n, k).t()) for m, n, k in [(200, 300, 400), (64, 128, 784), (1, 900, 900), (8, 20, 9000)]]
         products += [(wisp.randn(150, 600), wisp.randn(600, 1200))]  # columns are shared out only where they suffice
+        for m, n, k, dtype in [(384, 128, 512, wisp.float32), (250, 130, 999, wisp.float32), (250, 130, 999, wisp.float64)]:
+            products += [(wisp.randn(k, m, dtype=dtype).t(), wisp.randn(k, n, dtype=dtype))]  # k is cut in halves
         products += [(wisp.randn(40, 200, dtype=wisp.complex64), wisp.randn(200, 300, dtype=wisp.complex64))]
         for a, b in products:
             results = []

@@ -280,3 +280,12 @@ def test_masked_select_expand_and_apply():
 def test_what_the_strided_layout_refuses(call, said):
     with pytest.raises(RuntimeError, match=said):
         call(wisp.nested.nested_tensor([wisp.ones(2, 3), wisp.ones(4, 3)]))
+
+
+def test_select_along_sizes_that_differ():
+    nested = wisp.nested.nested_tensor([wisp.arange(4).reshape(2, 2), wisp.arange(3).reshape(3, 1)])
+    assert nested.select(1, -1).tolist() == [[2, 3], [2]]
+    with pytest.raises(IndexError):
+        nested.select(2, 1)
+    with pytest.raises(NotImplementedError, match="slices of the batch"):
+        nested[:]

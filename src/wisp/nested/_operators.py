@@ -643,6 +643,8 @@ def select(input, dim, index):
         if not -len(input) <= index < len(input):
             raise IndexError(f"select(): index {index} out of range for a nested tensor of {len(input)} parts")
         return input._parts()[index]
+    if input._layout is wisp.strided and (input._ragged is None or _wrapped(input, dim) == input._ragged):
+        return input._again([part.select(_wrapped(input, dim) - 1, index) for part in input._parts()])
     place = _dim(input, dim, "select")
     return _moved(input, input._values.select(place, index), input._ragged - (place < input._ragged - 1))
 
@@ -650,6 +652,8 @@ def select(input, dim, index):
 @rule("__getitem__")
 def getitem(input, key):
     keys = list(key) if isinstance(key, tuple) else [key]
+    if input._layout is wisp.strided and isinstance(keys[0], slice):
+        raise refused("slices of the batch with the strided layout (layout=torch.jagged has them)")
     if Ellipsis in [k for k in keys if not isinstance(k, _core.Tensor)]:
         place = next(i for i, k in enumerate(keys) if k is Ellipsis)
         keys[place : place + 1] = [slice(None)] * (input.dim() - len(keys) + 1)

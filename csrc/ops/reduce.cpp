@@ -191,7 +191,7 @@ Tensor nansum(const Tensor& x, const std::optional<Dims>& dims, bool keepdim, st
     const uint64_t mask = dims_mask(x, dims);
     if (!is_floating(x.dtype())) return sum_masked(x, mask, keepdim, dtype, "SumBackward1");
     if (dtype && *dtype != x.dtype())
-        return nansum(to(is_integral(*dtype) && is_floating(x.dtype()) ? where(isnan(x), Scalar(0), x) : x, *dtype), dims, keepdim, {});
+        return nansum(to(is_integral(*dtype) && is_floating(x.dtype()) ? where(isnan(x), Scalar(0), x) : x, *dtype), dims, keepdim, dtype);
     Tensor y = reduce(Reduction::nansum, x, mask, keepdim, x.dtype());
     if (needs_grad(x))
         record(y, "NansumBackward0", {x}, {x}, [mask, keepdim](Backward& bw) {

@@ -17,7 +17,9 @@ using kernels::Selection;
 // --- rows ----------------------------------------------------------------------------------------------------------
 
 static void check_sortable(const char* name, const Tensor& x) {
-    if (is_complex(x.dtype())) throw RuntimeError(name, "(): complex tensors have no order, got ", x.dtype());
+    if (is_complex(x.dtype()))
+        throw RuntimeError(name, "(): Sort does not support complex dtypes on CPU or any other device, they have no order; got ",
+                           x.dtype());
 }
 
 // x with dim last and contiguous, as the kernels take it.

@@ -138,7 +138,8 @@ void copy_out(const Tensor& out, const Tensor& result, const char* name, bool ex
                            r == DType::boolean ? std::string(" does not support non-boolean outputs)")
                            : is_complex(r) ? str(": Expected object of scalar type ", type_name(r), " but got scalar type ", type_name(o),
                                                  " for argument 'out')")
-                                           : str(": expected scalar_type ", type_name(r), " but found ", type_name(o), ")"));
+                                           : str(": expected scalar_type ", type_name(r), " but found ", type_name(o),
+                                                 "; its result is of scalar type ", type_name(r), ")"));
     if (!any && ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean)))
         throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name, ", out=)");
     check_same_device(name, out, result);

@@ -5,7 +5,7 @@ import re
 # TorchScript, tracing, dynamo/inductor/compile, C++ extensions, mobile, vendor libraries, other devices, the dispatcher,
 # meta/fake registrations, functionalization, quantization
 _WORDS = (
-    "jit|script|scripted|scripting|scriptable|torchscript|trace_module|traced|tracing|dynamo|inductor|compile|compiled|torchbind|"
+    "jit|script|scripted|scripting|scriptable|torchscript|trace_module|traced|tracing|dynamo|graph_break|inductor|compile|compiled|torchbind|"
     "mkldnn|onednn|xnnpack|fbgemm|qnnpack|cudnn|cuda|gpu|multigpu|rocm|mps|xpu|hpu|mtia|meta|fake|functionalize|functionalization|"
     "dispatch|dispatcher|dispatch_mode|torch_dispatch|aot|autograd_dispatch|cpp_extension|cpp|nccl|quantized|quantize|qint8|quint8|quantization|"
     "kineto|itt|nvtx|mobile|lite|lazy_backend|symint|symbolic_shapes|unbacked|make_fx|proxy_tensor|triton|vulkan|privateuse1|"

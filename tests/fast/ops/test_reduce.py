@@ -270,3 +270,9 @@ def test_forms():
 def test_more_dimensions_than_a_reduction_can_tell_apart_are_refused():
     with pytest.raises(RuntimeError, match="only tensors with up to 64 dims are supported"):
         wisp.zeros([1] * 65).amax(64)
+
+
+@pytest.mark.parametrize("dtype", [wisp.int32, wisp.int64, wisp.float64])
+def test_nansum_has_the_dtype_that_was_asked_for(dtype):
+    result = wisp.nansum(wisp.tensor([[wisp.nan, 2.0], [3.0, wisp.nan]]), 1, dtype=dtype)
+    assert result.dtype == dtype and result.tolist() == [2, 3]

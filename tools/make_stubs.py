@@ -52,7 +52,7 @@ TYPES = {  # of the parameters of operators
 }
 PLAIN = {kind.__name__: kind for kind in (bool, int, float, complex, str, bytes, object)} | {"None": NONE, "Self": SELF}
 SWITCHES = ("return_indices", "return_inverse", "return_counts", "as_tuple")  # parameters that make more of a Tensor
-TYPING = "Any Generic Literal NamedTuple NoReturn ParamSpec Protocol Self SupportsIndex TypeVar overload".split()
+TYPING = "Any Generic Literal NamedTuple NoReturn ParamSpec Protocol Self SupportsIndex TypeIs TypeVar overload".split()
 ABSTRACT = "Callable ItemsView Iterable Iterator KeysView Mapping Sequence Sized ValuesView".split()
 VARIABLES = {
     "_T": '_T = TypeVar("_T")',
@@ -61,11 +61,18 @@ VARIABLES = {
     "_P": '_P = ParamSpec("_P")',
     "_F": '_F = TypeVar("_F", bound=Callable[..., Any])',
     "_M": '_M = TypeVar("_M", bound=Module)',
+    "_Indexed": "class _Indexed(Protocol[_T_co]):\n    def __getitem__(self, i: int, /) -> _T_co: ...\n    def __len__(self) -> int: ...",
     "_Forward": "class _Forward(Protocol[_P, _R]):\n    def forward(self, *args: _P.args, **kwargs: _P.kwargs) -> _R: ...",
 }
 MUTE = """
     __repr__ __str__ __dir__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __getnewargs__ __copy__ __deepcopy__ __del__ __new__
     __init_subclass__ __class_getitem__ __subclasshook__ __instancecheck__ __signature__ __annotate_func__""".split()
+OF_OBJECT = set(dir(object)) - {"__init__", "__eq__"}  # described where every class has them from
+HOLDERS = {list: "list[Any]", dict: "dict[Any, Any]", set: "set[Any]", frozenset: "frozenset[Any]", tuple: "tuple[Any, ...]"}
+INNER = {  # names that programs import although they are not public
+    "wisp.optim.lr_scheduler": ["_LRScheduler"],
+    "wisp.nn.modules.utils": ["_ntuple", "_single", "_pair", "_triple", "_quadruple"],
+}
 MARK = "# Written by tools/make_stubs.py.\n"
 SILENT = ("wisp.__main__", "wisp.as_torch", "wisp.run", "wisp.cli", "wisp.sklearn", "wisp.distributed.ray")
 
@@ -163,10 +170,17 @@ def switched(switches, values):
     return f"tuple[{', '.join(['Tensor'] * (1 + sum(values)))}]" if any(values) else "Tensor"
 
 
+def exported(home, own, name):
+    """A name of another module: under a name of its own an import makes it known to others, under a new one only an assignment does."""
+    return [f"from {home} import {own} as {own}"] if own == name else [f"from {home} import {own} as _as_{name}", f"{name} = _as_{name}"]
+
+
 class Stubs:
     def __init__(self, modules):
         from wisp import _core
+        from wisp._tensor import legacy
 
+        self.old_tensors = {*legacy.TYPES.values(), *legacy.CUDA_TYPES.values()}
         self.core, self.modules = _core, modules
         self.texts = {}  # module -> {name: lines}
         core_classes = [name for name, value in vars(_core).items() if isinstance(value, type)]
@@ -210,7 +224,7 @@ class Stubs:
         members = set(dir(module)) | set(dir(type(module))) - set(dir(types.ModuleType))  # switches are properties of a module's class
         public = {n for n in members if not n.startswith("_")} | set(getattr(module, "__all__", ()))
         lazy = vars(module).get("_LAZY", ())  # some modules answer to any name
-        public |= {n for n in lazy if not n.startswith("_")}
+        public |= {*(n for n in lazy if not n.startswith("_")), *INNER.get(name, ())}
         for public_name in sorted(public):
             if keyword.iskeyword(public_name) or not public_name.isidentifier():
                 continue
@@ -247,7 +261,7 @@ class Stubs:
             if home != module or own != name:
                 if home != module:
                     self.define(home, own, value)
-                    self.texts[module][name] = [f"from {home} import {own} as {name}"]
+                    self.texts[module][name] = exported(home, own, name)
                 else:
                     self.define(home, own, value)
                     self.texts[module][name] = [f"{name} = {own}"]
@@ -452,7 +466,7 @@ class Stubs:
     def base(self, module, cls):
         """How a base class is written, or None if nothing is known of it."""
         if cls.__module__ == "builtins":
-            return None if cls is object else cls.__name__
+            return None if cls is object else HOLDERS.get(cls, cls.__name__)
         if cls.__module__.partition(".")[0] in ("wisp", "torch"):
             home = self.home(cls, module)
             if vars(sys.modules[home]).get(cls.__name__) is not cls:
@@ -472,6 +486,8 @@ class Stubs:
     def class_lines(self, module, name, cls):
         nodes = self.pieces.get(id(cls), [])
         piece = nodes[0] if nodes else None
+        if cls in self.old_tensors:
+            return [f"class {name}(Tensor): ..."]
         members, header = {}, f"class {name}"
         if issubclass(cls, tuple) and hasattr(cls, "_fields"):
             return [f"class {name}(NamedTuple):", *(f"    {field}: Any" for field in cls._fields)] + ["    ..."] * (not cls._fields)
@@ -488,7 +504,7 @@ class Stubs:
         for member in () if name == "Node" else (dir(cls) if module == "wisp._core" else vars(cls)):
             if member.startswith("_") and not (re.fullmatch("__[a-z_]+__", member) and callable(getattr(cls, member, None))):
                 continue
-            if member in MUTE or keyword.iskeyword(member) or hasattr(object, member) and member not in ("__init__", "__eq__"):
+            if member in MUTE or keyword.iskeyword(member) or member in OF_OBJECT:
                 continue
             if member in described or member == "__init__" and module == "wisp._core":
                 continue
@@ -568,7 +584,7 @@ class Stubs:
             wanted |= set().union(*(names_in(ast.parse(VARIABLES[name])) for name in variables))
         for name in sorted(wanted - defined):
             if name in TYPING:
-                head.append(f"from {'typing_extensions' if name == 'Self' else 'typing'} import {name}")
+                head.append(f"from {'typing_extensions' if name in ('Self', 'TypeIs') else 'typing'} import {name}")
             elif name == "AbstractContextManager":
                 head.append("from contextlib import AbstractContextManager")
             elif name in ABSTRACT:

@@ -27,6 +27,7 @@ PLACES = {
     "torch.utils.data.": torch.utils.data,
     "torch.fft.": torch.fft,
     "torch.special.": torch.special,
+    "torch.distributions.": torch.distributions,
 }
 
 

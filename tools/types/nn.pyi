@@ -171,3 +171,7 @@ class MultiheadAttention(Module):
 
 class AdaptiveLogSoftmaxWithLoss(Module):
     def forward(self, input_: Tensor, target_: Tensor) -> Any: ...
+
+class Transformer(Module):
+    encoder: TransformerEncoder
+    decoder: TransformerDecoder

@@ -28,10 +28,10 @@ class ChainDataset(IterableDataset[Any]):
 class Subset(Dataset[_T_co]):
     dataset: Dataset[_T_co]
     indices: Sequence[int]
-    def __init__(self, dataset: Dataset[_T_co], indices: Sequence[int]) -> None: ...
+    def __init__(self, dataset: Dataset[_T_co] | _Indexed[_T_co], indices: Sequence[int]) -> None: ...
     def __len__(self) -> int: ...
 
-def random_split(dataset: Dataset[_T], lengths: Sequence[int | float], generator: Generator | None = ...) -> list[Subset[_T]]: ...
+def random_split(dataset: Dataset[_T] | _Indexed[_T], lengths: Sequence[int | float], generator: Generator | None = ...) -> list[Subset[_T]]: ...
 
 class Sampler(Generic[_T_co]):
     def __init__(self, data_source: Any = ...) -> None: ...
@@ -69,7 +69,7 @@ class DistributedSampler(Sampler[int]):
 class DataLoader(Generic[_T_co]):
     def __init__(
         self,
-        dataset: Dataset[_T_co],
+        dataset: Dataset[_T_co] | _Indexed[_T_co],
         batch_size: int | None = ...,
         shuffle: bool | None = ...,
         sampler: Iterable[Any] | None = ...,

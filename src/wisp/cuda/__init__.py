@@ -306,6 +306,8 @@ def set_rng_state_all(new_states):
 
 from wisp.cuda import amp, nccl, nvtx, profiler  # noqa: E402, F401
 
+_LAZY = [f"{kind}Tensor" for kind in "Float Double Half BFloat16 Int Long Short Char Byte Bool".split()]  # below, for stubs
+
 
 def __getattr__(name):
     """The older constructors: `wisp.cuda.FloatTensor(2, 3)`; the generators of all devices, which are one."""

@@ -66,6 +66,8 @@ def main(arguments: list[str] | None = None, parser: argparse.ArgumentParser | N
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
+    if min(options.epochs, options.batch) < 1:
+        parser.error("--epochs and --batch are numbers from 1 on")
 
     wisp.manual_seed(options.seed)
     train_x, train_y, test_x, test_y = wisp.vision.datasets.digits()

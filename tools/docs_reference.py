@@ -93,10 +93,10 @@ def pages():
     for path, _, members, _ in modules:
         if path in ("wisp", "wisp.Tensor", "wisp.nn.functional"):
             for name, value in members:  # methods and in-place forms stand with the function
-                plain = _function(name)
+                plain = _function(name, path)
                 if plain is not None and homes[_key(value)][0] == _short(path):
                     homes[_key(value)] = homes[_key(plain)]
-    partners = _partners(modules)
+    partners = _partners(modules, homes)
     made, index = (
         [],
         ["# Reference\n", "One page for each class and function: arguments, shapes, formula, example. The search above finds names.\n"],
@@ -189,9 +189,9 @@ def _groups(path, members):
     return groups
 
 
-def _function(name):
-    """The function of which a method, or an in-place form, is another form."""
-    for space in (wisp, wisp.nn.functional):
+def _function(name, path):
+    """The function of which a method, or an in-place form, is another form; what nn.functional makes of an operator is its own."""
+    for space in (wisp.nn.functional, wisp) if path == "wisp.nn.functional" else (wisp, wisp.nn.functional):
         found = getattr(space, name.rstrip("_"), None)
         if type(found).__name__ in ("builtin_function", "function"):
             return found
@@ -220,18 +220,16 @@ def _sentence(name, value):
     return ("in place: " if doc[0].startswith("Like the following") else "") + harmless(first.replace("|", r"\|"))
 
 
-def _partners(modules):
-    """nn.Conv2d <-> nn.functional.conv2d."""
+def _partners(modules, homes):
+    """nn.Conv2d <-> nn.functional.conv2d, as (space, name)."""
 
     def word(name):
         return re.sub(r"(_|loss$)", "", name.lower())
 
-    spaces = {path: {word(name): name for name, _ in members} for path, _, members, _ in modules}
+    spaces = {path: {word(name): homes[_key(value)] for name, value in members} for path, _, members, _ in modules}
     layers, functions = spaces["wisp.nn"], spaces["wisp.nn.functional"]
     both = {word for word in layers if word in functions}
-    return {f"nn.{layers[w]}": f"nn.functional.{functions[w]}" for w in both} | {
-        f"nn.functional.{functions[w]}": f"nn.{layers[w]}" for w in both
-    }
+    return {layers[w]: functions[w] for w in both} | {functions[w]: layers[w] for w in both}
 
 
 def _page(short, name, value, partners):
@@ -258,9 +256,9 @@ def _page(short, name, value, partners):
         parts.append(f"\n## {title}\n\n" + "\n\n".join(line[:1].upper() + line[1:] for line in lines))
     if example.strip():
         parts.append("\n## Example\n\n" + text(example))
-    if path in partners:
-        space, _, partner = partners[path].rpartition(".")
-        parts.append(f"\nSee also [{partners[path]}](../{space}/{partner}.md).\n")
+    if (short, name) in partners:
+        space, partner = partners[short, name]
+        parts.append(f"\nSee also [{space}.{_escaped(partner)}](../{space}/{partner}.md).\n")
     if isinstance(value, type):
         parts += _methods(value)
     return "\n".join(parts) + "\n"
@@ -317,7 +315,7 @@ def _methods(cls):
     parts = []
     for name, method in vars(cls).items():
         function = method.__func__ if isinstance(method, (classmethod, staticmethod)) else method
-        doc = inspect.getdoc(function) if callable(function) else None
+        doc = inspect.getdoc(function) if callable(function) and function.__doc__ else None  # not that of the method it replaces
         inherited = isinstance(getattr(function, "__doc__", None), _reference.Text) and function.__doc__.path is None
         if name.startswith("_") or not doc or inherited or not inspect.isfunction(function):
             continue

@@ -5,16 +5,17 @@ import os
 import sys
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_QUANTIZATION = "There are quantized tensors, fake quantization, quantize_dynamic and fuse_modules; else use halves for smaller weights."
 # what Wisp does not have on purpose, and what to do instead
 ADVICE = {
     "torch.onnx": "torch.onnx has export; translations of a program's own and the symbolic functions of opsets are not there.",
-    "torch.quantization": "Wisp has no quantized tensors: use bfloat16 or float16 for smaller weights.",
-    "torch.ao": "Wisp has no quantized tensors: use bfloat16 or float16 for smaller weights.",
+    "torch.quantization": _QUANTIZATION,
+    "torch.ao": _QUANTIZATION,
     "torch.utils.cpp_extension": "PyTorch's C++ extensions do not load into Wisp: load_inline compiles kernels (see its documentation).",
     "torch.package": "Save the state_dict with torch.save and ship the source beside it.",
     "torchvision.models.detection": "There are Faster, Mask and Keypoint R-CNN and RetinaNet; SSD and FCOS are not there yet.",
     "torchvision.models.video": "Video models are not there yet.",
-    "torchvision.models.quantization": "Wisp has no quantized tensors: use the float model of the same name.",
+    "torchvision.models.quantization": "There are no modules in integers: use the float model of the same name.",
 }
 
 

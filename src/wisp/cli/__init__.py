@@ -88,6 +88,16 @@ COMMANDS = {"demo": demo, "doctor": doctor, "run": run, "launch": launch, "check
 
 def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        result = _run_command(arguments)
+        sys.stdout.flush()
+        return result
+    except BrokenPipeError:  # `wisp check . | head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+
+
+def _run_command(arguments):
     if arguments and arguments[0] in COMMANDS:
         try:
             return COMMANDS[arguments[0]](arguments[1:])

@@ -413,7 +413,7 @@ class Finder:
         if module == "torch" and name in ABSENT_DTYPES or name == "_rebuild_qtensor":
             what = "quantized tensors" if name == "_rebuild_qtensor" else f"tensors of dtype {name}"
             raise pickle.UnpicklingError(
-                f"the file holds {what}, which Wisp does not have: convert them (say, to bfloat16) with PyTorch and save again"
+                f"the file holds {what}, which Wisp does not read: convert them (say, to bfloat16) with PyTorch and save again"
             )
         hint = ""
         if self.weights_only and _of_a_model(module, name) is not None:

@@ -3,6 +3,9 @@
 import doctest
 import importlib
 import inspect
+import pathlib
+import posixpath
+import re
 import subprocess
 import sys
 
@@ -47,6 +50,17 @@ def test_texts_speak_of_names_that_are_there():
     exact, patterns = _reference._entries
     assert [name for name in exact if name not in paths and not hasattr(wisp.Tensor, name.rpartition(".")[2])] == []
     assert all(len(entry) for entries in exact.values() for entry in entries) and all(entry for _, entry in patterns)
+
+
+def test_pages_lead_to_pages():
+    """Functions of nn.functional have pages of their own, and links between pages have their ends."""
+    sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "tools"))
+    import docs_reference
+
+    pages = docs_reference.pages()[1]
+    links = {(page, link) for page, text in pages.items() for link in re.findall(r"\]\(([^)]+\.md)\)", text)}
+    assert [(page, link) for page, link in links if posixpath.normpath(posixpath.join(posixpath.dirname(page), link)) not in pages] == []
+    assert "training=True" in pages["reference/nn.functional/dropout.md"] and "nn.functional/elu.md" in pages["reference/nn/ELU.md"]
 
 
 def test_examples_run():

@@ -63,6 +63,7 @@ def test_what_is_wrong_is_told_in_a_sentence():
     one_sentence(run("dmo"), "there is no command 'dmo'", "did you mean `wisp demo`")
     one_sentence(run("--fast"), "no option '--fast'")
     one_sentence(run("demo", "--epochs", "many"), "wisp demo:", "'many'")
+    one_sentence(run("demo", "--epochs", "-1"), "wisp demo:", "from 1 on")
     one_sentence(run("doctor", "--warm", "abc"), "wisp doctor:", "'abc' is no architecture")
     one_sentence(run("launch", "-n", "none", "x.py"), "wisp launch:", "'none'")
     one_sentence(run("launch", "--nnodes", "2", "--rdzv-endpoint", "here:there", "x.py"), "host:port")
@@ -80,6 +81,24 @@ def test_an_interrupted_command_says_so():
         process.send_signal(signal.SIGINT)
         error = process.communicate(timeout=60)[1]
     assert process.returncode == 130 and error.endswith("wisp demo: interrupted\n") and "Traceback" not in error, error
+
+
+def test_a_reader_may_leave():
+    command = [sys.executable, "-m", "wisp", "check", wisp.__path__[0]]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=ROOT))
+    process.stdout.close()
+    assert process.stderr.read() == b"" and process.wait() == 1
+    process.stderr.close()
+
+
+def test_interrupted_ranks_are_silent(tmp_path):
+    script = tmp_path / "wait.py"
+    script.write_text("import time\nprint('waits', flush=True)\ntime.sleep(1000)\n")
+    command = [sys.executable, "-m", "wisp.run", str(script)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=ROOT))
+    assert process.stdout.readline() == b"waits\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate() == (b"", b"") and process.returncode == 130
 
 
 def test_several_processes_need_mpi(tmp_path):

@@ -88,4 +88,7 @@ def _run_file(arguments):
 
 
 if __name__ == "__main__":
-    run(sys.argv[1:])
+    try:
+        run(sys.argv[1:])
+    except KeyboardInterrupt:  # `wisp launch` says so once, for all ranks
+        raise SystemExit(130) from None

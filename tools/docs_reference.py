@@ -208,7 +208,7 @@ def _own(name, value):
     if isinstance(raw, _reference.Text):
         return inspect.cleandoc(str(raw))
     doc = inspect.getdoc(value) or ""
-    return re.split(r"\n\n(?:Arguments|Shape|Formula|Returns|Note):\n", doc)[0]
+    return re.split(r"\n\n(?:Arguments|Arguments of a call|Shape|Formula|Returns|Note):\n", doc)[0]
 
 
 def _sentence(name, value):
@@ -251,6 +251,10 @@ def _page(short, name, value, partners):
             preset = presets.get(word) or presets.get("*" + word)
             kind = f" *{kinds[word]}*" if kinds.get(word) else ""
             parts.append(f"- **`{word}`**{kind}" + (f" `= {preset}`" if preset else "") + f": {harmless(told)}")
+    call = _reference.called(path, value)
+    if call:
+        parts += [f"\n## Arguments of a call\n\n```python\nlayer{_shown_call(value)}\n```\n"]
+        parts += [f"- **`{word}`**: {harmless(told)}" for word, told in call.items()]
     for title, told in paragraphs.items():
         lines = [harmless(line) for line in told.splitlines()]
         parts.append(f"\n## {title}\n\n" + "\n\n".join(line[:1].upper() + line[1:] for line in lines))
@@ -262,6 +266,11 @@ def _page(short, name, value, partners):
     if isinstance(value, type):
         parts += _methods(value)
     return "\n".join(parts) + "\n"
+
+
+def _shown_call(cls):
+    found = inspect.signature(cls.forward)
+    return str(found.replace(parameters=list(found.parameters.values())[1:], return_annotation=found.empty))
 
 
 # How the types of registered signatures are told.

@@ -38,7 +38,7 @@ class Text(str):
 
         if self.path is None:
             return self.value.__doc__ or ""
-        return explained(inspect.cleandoc(str(self)), self.path, parameters(self.value))
+        return explained(inspect.cleandoc(str(self)), self.path, parameters(self.value), called(self.path, self.value))
 
     def expandtabs(self, tabsize=8):
         return self.__get__(None, None)
@@ -53,10 +53,11 @@ def of_operator(doc, module, name):
     return explained(doc, f"{space}.{name}" if space else name, list(signature(doc, name)))
 
 
-def explained(doc, path, names):
+def explained(doc, path, names, call=None):
     arguments, paragraphs = about(path, names)
-    if arguments:
-        doc += "\n\nArguments:\n" + "\n".join(_wrapped(f"{name}: {text}", 4) for name, text in arguments.items())
+    for title, told in (("Arguments", arguments), ("Arguments of a call", call)):
+        if told:
+            doc += f"\n\n{title}:\n" + "\n".join(_wrapped(f"{name}: {text}", 4) for name, text in told.items())
     for title, text in paragraphs.items():
         doc += f"\n\n{title}:\n" + "\n".join(_wrapped(line, 4) for line in text.splitlines())
     shown = example(path) if ">>> " not in doc else ""
@@ -85,6 +86,15 @@ def about(path, names):
             arguments[name] = text
     texts = {title: [entry[title] for entry, _ in found if title in entry] for title in TITLES}
     return arguments, {title: "\n".join(lines) for title, lines in texts.items() if lines}
+
+
+def called(path, value):
+    """{argument: explanation} of what a module is called with, where its entry tells more than that it is a tensor."""
+    if not path.startswith("nn.") or not hasattr(value, "forward"):
+        return {}
+    own = {name for entry, general in _matching(path) if not general for name in entry}
+    names = [name for name in parameters(value.forward) if name != "self"]
+    return about(path, names)[0] if own.intersection(names) else {}
 
 
 def parameters(value):

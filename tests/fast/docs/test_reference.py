@@ -44,6 +44,15 @@ def test_every_argument_is_explained(space):
     assert missing == []
 
 
+def test_arguments_of_calls_are_explained():
+    """What a layer is called with is told where it is more than one tensor, on the page and in `help()`."""
+    for name in ("MultiheadAttention", "Transformer", "LSTM", "GRUCell", "CrossEntropyLoss", "EmbeddingBag", "ConvTranspose2d"):
+        layer = getattr(wisp.nn, name)
+        names = [word for word in inspect.signature(layer.forward).parameters if word != "self"]
+        assert [*_reference.called(f"nn.{name}", layer)] == names and "Arguments of a call" in inspect.getdoc(layer)
+    assert "num_layers=1" in str(inspect.signature(wisp.nn.LSTM)).replace(" ", "")
+
+
 def test_texts_speak_of_names_that_are_there():
     paths = {name if space == "wisp" else f"{space}.{name}" for space in SPACES for name, _ in public(space)}
     _reference.about("abs", ())

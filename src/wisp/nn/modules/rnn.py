@@ -309,18 +309,29 @@ class RNN(RNNBase):
     ((5, 3, 20), (2, 3, 20))
     """
 
-    def __init__(self, *args, **kwargs):
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        nonlinearity="tanh",
+        bias=True,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
+        *,
+        device=None,
+        dtype=None,
+        **kwargs,
+    ):
         if "proj_size" in kwargs:
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
-        if len(args) > 3:
-            self.nonlinearity = args[3]
-            args = args[:3] + args[4:]
-        else:
-            self.nonlinearity = kwargs.pop("nonlinearity", "tanh")
+        self.nonlinearity = nonlinearity
         modes = {"tanh": "RNN_TANH", "relu": "RNN_RELU"}
-        if self.nonlinearity not in modes:
-            raise ValueError(f"Unknown nonlinearity '{self.nonlinearity}'. Select from 'tanh' or 'relu'.")
-        super().__init__(modes[self.nonlinearity], *args, **kwargs)
+        if nonlinearity not in modes:
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        usual = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        super().__init__(modes[nonlinearity], *usual, device=device, dtype=dtype, **kwargs)
 
 
 class LSTM(RNNBase):
@@ -333,8 +344,21 @@ class LSTM(RNNBase):
     ((3, 5, 40), (2, 3, 20))
     """
 
-    def __init__(self, *args, **kwargs):
-        super().__init__("LSTM", *args, **kwargs)
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bias=True,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
+        proj_size=0,
+        device=None,
+        dtype=None,
+    ):
+        usual = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        super().__init__("LSTM", *usual, proj_size, device, dtype)
 
     def get_expected_cell_size(self, input, batch_sizes):
         """The shape of c for an input with a batch."""
@@ -351,10 +375,24 @@ class GRU(RNNBase):
     ((5, 3, 20), (1, 3, 20))
     """
 
-    def __init__(self, *args, **kwargs):
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bias=True,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
+        *,
+        device=None,
+        dtype=None,
+        **kwargs,
+    ):
         if "proj_size" in kwargs:
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
-        super().__init__("GRU", *args, **kwargs)
+        usual = (input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional)
+        super().__init__("GRU", *usual, device=device, dtype=dtype, **kwargs)
 
 
 class RNNCellBase(Module):

@@ -494,3 +494,20 @@ def test_names_stay_text_in_every_page():
     for page in zip(pages("plain"), *(pages(name) for name in names)):
         for text in page[1:]:
             assert _Elements(text).found <= _Elements(page[0]).found
+
+
+def test_inputs_without_gradient_are_seen():
+    """Indices have no gradient, so no edge of the graph leads to them; the operator that saved them is where they go."""
+
+    class Bag(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.head = nn.Embedding(10, 4), nn.Linear(4, 2)
+
+        def forward(self, words, unused):
+            return self.head(self.table(words))
+
+    picture = viz.graph(Bag(), wisp.tensor([[1, 2, 3]]), wisp.tensor([1]))
+    (words,) = (item for item in picture.items if item.module == "input")
+    assert (words.title, words.outputs, words.backward) == ("words", [((1, 3), wisp.int64)], "")
+    assert [edge.target.title for edge in picture.edges if edge.source is words] == ["table"]

@@ -259,9 +259,16 @@ def _traced_groups(calls, items):
     return chains
 
 
-def collect(tensors, model=None, gradients=True, frame=None, names=(), shown=()):
+def _saved(node):
+    try:
+        return [t for t in _core._node_saved_tensors(node) if t is not None]
+    except (RuntimeError, AttributeError):
+        return []  # freed, or changed since
+
+
+def collect(tensors, model=None, gradients=True, frame=None, names=(), shown=(), indices=()):
     """-> items, edges and groups of the graph of some tensors. `names` are those of leaves, by id; those in `shown` are inputs of which
-    nobody wants the gradient."""
+    nobody wants the gradient. Inputs that have none, `indices`, are found where operators saved them."""
     calls = model if isinstance(model, trace) else None
     model = calls.model if calls else model
     roots = [wisp.autograd.graph._gradient_node(t) for t in tensors]
@@ -278,8 +285,18 @@ def collect(tensors, model=None, gradients=True, frame=None, names=(), shown=())
             return dense(node.variable.grad).abs().double().norm().item()
         return None
 
-    items, by_node, inside = [], {}, {}
-    for node in sorted(nodes, key=lambda n: n._sequence_nr()):
+    items, by_node, inside, users = [], {}, {}, {}
+    nodes = sorted(nodes, key=lambda n: n._sequence_nr())
+    saved = {node: _saved(node) for node in nodes}
+    for index in indices:
+        places = index.untyped_storage().data_ptr()
+        using = [node for node in nodes if any(t.dtype == index.dtype and t.untyped_storage().data_ptr() == places for t in saved[node])]
+        if using:
+            item = Item(len(items), "leaf", leaf_names[id(index)])
+            item.outputs, item.module = [(tuple(index.shape), index.dtype)], "input"
+            items.append(item)
+            users[item] = using
+    for node in nodes:
         leaf = getattr(node, "variable", None)
         if leaf is not None and isinstance(leaf, Parameter) and node not in roots:
             inside[node] = leaf  # shown within the operators that use it
@@ -299,12 +316,7 @@ def collect(tensors, model=None, gradients=True, frame=None, names=(), shown=())
         item.name = result_names.get(node, "")
         item.outputs = [(tuple(shape), dtype) for shape, dtype in node._outputs]
         item.saved_bytes = node._saved_bytes
-        try:
-            item.saved = [
-                f"{list(t.shape)} {str(t.dtype)[6:]}, {_size(t):,} bytes" for t in _core._node_saved_tensors(node) if t is not None
-            ]
-        except (RuntimeError, AttributeError):
-            item.saved = []  # freed, or changed since
+        item.saved = [f"{list(t.shape)} {str(t.dtype)[6:]}, {_size(t):,} bytes" for t in saved[node]]
         source, _, number = node._source.rpartition(":")
         if source:
             item.source = f"{os.path.basename(source)}:{number}"
@@ -322,6 +334,7 @@ def collect(tensors, model=None, gradients=True, frame=None, names=(), shown=())
                 source = by_node[following]
                 shape, dtype = source.outputs[number] if number < len(source.outputs) else ((), None)
                 edges.append(Edge(source, item, shape, dtype))
+    edges += [Edge(item, by_node[node], *item.outputs[0]) for item, using in users.items() for node in using]
     for item in items:
         item.title += _of_a_layer(item)
     groups = {}

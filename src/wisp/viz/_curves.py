@@ -10,7 +10,7 @@ from wisp.viz._page import Picture, embed, escape, number_text, page, read
 __all__ = ["Curves", "curves"]
 
 _COLOURS = ("#2563eb", "#ea580c", "#16a34a", "#9333ea", "#dc2626", "#0891b2", "#ca8a04", "#db2777")
-_WIDE, _TALL, _LEFT, _TOP, _GAP = 560, 220, 56, 44, 28
+_WIDE, _TALL, _LEFT, _TOP, _GAP = 556, 220, 68, 44, 20
 _POINTS = 1500  # of a curve that are drawn; longer ones are thinned, extremes kept
 _MANY = 50  # points from which on a curve is smoothed, if that is asked for
 _STYLE = (
@@ -140,7 +140,7 @@ class Curves(Picture):
         """The picture as a page: the pointer reads values off."""
         style = (
             "<style>body{background:#fff}.curves{display:block;max-width:100%;height:auto}"
-            "@media (max-width:600px){.curves text{font-size:18px}.curves .tick{font-size:15px}}"
+            "@media (max-width:600px){.curves text{font-size:18px}.curves .tick{font-size:14px}}"
             "@media (prefers-color-scheme:dark){body{background:#18181b}}</style>"
         )
         data = [{name: _thinned(self.history[name]) for name in names} for names in self._panels().values()]

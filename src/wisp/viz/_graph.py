@@ -340,7 +340,7 @@ def graph(target, *inputs, model=None, gradients=True, depth=None):
     >>> "[2, 3] float32" in picture.svg()
     True
     """
-    frame, names, shown = sys._getframe(1), {}, set()
+    frame, names, shown, indices = sys._getframe(1), {}, set(), ()
     if isinstance(target, Module):
         inputs = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], (tuple, list)) else inputs
         # An input without gradient is made a leaf, to be seen; its card says no more than that.
@@ -349,6 +349,7 @@ def graph(target, *inputs, model=None, gradients=True, depth=None):
         with wisp.enable_grad(), unchanged(target), trace(target) as calls:
             result = target(*copies)
         names = dict(zip(map(id, copies), _argument_names(target, len(copies))))
+        indices = [x for x in copies if type(x) is wisp.Tensor and not x.requires_grad]
         model, target = calls, _tensors(result)
     elif inputs:
         (model,) = inputs
@@ -358,7 +359,7 @@ def graph(target, *inputs, model=None, gradients=True, depth=None):
             "viz.graph(): nothing here requires grad, so no graph was recorded; make an input with requires_grad=True "
             "and compute outside of no_grad()"
         )
-    return Graph(*collect(tensors, model, gradients, frame, names, shown), depth=depth)
+    return Graph(*collect(tensors, model, gradients, frame, names, shown, indices), depth=depth)
 
 
 def _argument_names(model, count):

@@ -256,3 +256,21 @@ def test_names():
 def test_examples(name):
     module = importlib.import_module("wisp.multiprocessing" + name)
     assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+
+
+def test_storages_keep_their_memory_on_the_way():
+    x = wisp.arange(4.0)
+    queue = wisp.multiprocessing.Queue()
+    queue.put([x.storage(), x, x[2:]])
+    storage, whole, part = queue.get(timeout=60)
+    assert storage.dtype == wisp.float32 and storage.tolist() == [0, 1, 2, 3]
+    storage[3] = 7.0
+    assert whole[3] == 7 and part[1] == 7
+    assert storage._cdata == whole.storage()._cdata == part.storage()._cdata
+
+
+def test_names_of_threads():
+    before = wisp.multiprocessing._get_thread_name()
+    wisp.multiprocessing._set_thread_name("a name")
+    assert wisp.multiprocessing._get_thread_name() == "a name"
+    wisp.multiprocessing._set_thread_name(before)

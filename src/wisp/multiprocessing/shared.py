@@ -140,11 +140,21 @@ def reduce_storage(storage):
     return wisp.UntypedStorage._over, (storage._bytes,)
 
 
+def _typed(untyped, dtype):
+    return wisp.TypedStorage(wrap_storage=untyped, dtype=dtype, _internal=True)
+
+
+def reduce_typed_storage(storage):
+    """How a storage with a dtype is pickled for another process."""
+    return _typed, (storage.untyped(), storage.dtype)
+
+
 def register():
     """Make all of Python's multiprocessing send tensors this way."""
     for kind in (wisp.Tensor, wisp.nn.Parameter):
         ForkingPickler.register(kind, reduce_tensor)
     ForkingPickler.register(wisp.UntypedStorage, reduce_storage)
+    ForkingPickler.register(wisp.TypedStorage, reduce_typed_storage)
 
 
 class Parcel:

@@ -2,7 +2,10 @@
 
 import importlib
 
-_SUBMODULES = tuple("benchmark checkpoint collect_env data deterministic dlpack hooks model_zoo safetensors tensorboard _pytree".split())
+_SUBMODULES = frozenset(
+    """benchmark checkpoint collect_env data deterministic dlpack hooks model_zoo
+    safetensors tensorboard throughput_benchmark _pytree""".split()
+)
 
 
 def __getattr__(name):
@@ -12,6 +15,8 @@ def __getattr__(name):
         except ModuleNotFoundError as error:
             if error.name != f"{__name__}.{name}":
                 raise
+    if name == "ThroughputBenchmark":
+        return importlib.import_module(f"{__name__}.throughput_benchmark").ThroughputBenchmark
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

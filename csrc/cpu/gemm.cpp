@@ -138,9 +138,7 @@ template <class T> void serial(const Product<T>& p, int64_t i0, int64_t i1, int6
         const Finish<T> finish(p, q == 0);
         for (int64_t ib = i0; ib < i1; ib += block) {
             const int64_t ie = least(ib + block, i1);
-            if (pack_left)
-                for (int64_t i = ib; i < ie; i += rows)
-                    pack_a(p.a + i * p.a_row + q * p.a_col, p.a_row, p.a_col, deep, int(least(rows, ie - i)), panel_a + (i - ib) * deep);
+            if (pack_left) pack_panels(p.a + ib * p.a_row + q * p.a_col, p.a_row, p.a_col, deep, ie - ib, rows, panel_a);
             for (int64_t j = j0; j < j1; j += width) {
                 const int columns = int(least(width, j1 - j)), used = int(divide_up(columns, L));
                 const T* b = p.b + q * p.b_row + j * p.b_col;
@@ -437,14 +435,15 @@ template <class T> bool is_weight_gradient(const Product<T>& p, double flops) {
     return p.a_row == 1 && p.b_col == 1 && p.k >= 256 && p.k <= 2 * deepest<T> && flops >= 3e7 && 2 * p.m * p.n <= p.k * (p.m + p.n);
 }
 template <class T> void by_halves(const Product<T>& p) {
-    const int64_t half = divide_up(p.k / 2, 16) * 16, threads = num_threads(), pieces = 2 * threads;
+    const int64_t half = divide_up(p.k / 2, 16) * 16, threads = num_threads(), pieces = most(threads, divide_up(p.m, row_block));
     Product<T> first = p, second = p;
     first.k = half, second.k = p.k - half;
     second.a += half * p.a_col, second.b += half * p.b_row;
     if (threads == 1) {
         second.d = p.c, second.d_row = p.c_row, second.d_col = 1, second.beta = 1;
-        serial(first, 0, p.m, 0, p.n);
-        return serial(second, 0, p.m, 0, p.n);
+        for (int64_t i = 0; i < pieces; ++i)
+            for (const auto& part : {first, second}) serial(part, p.m * i / pieces, p.m * (i + 1) / pieces, 0, p.n);
+        return;
     }
     second.c = static_cast<T*>(scratch(slot_partial, size_t(p.m * p.n) * sizeof(T))), second.c_row = p.n;
     second.d = nullptr, second.alpha = 1, second.beta = 0;

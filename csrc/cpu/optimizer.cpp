@@ -33,16 +33,17 @@ template <int S, class T, class F> WISP_INLINE void update(const OptimizerTensor
 
 #include "kernels/optimizer_rules.h"
 
-// Calls body(tensor, begin, end) for pieces that together cover every element of the list.
+// Calls body(tensor, begin, end) for pieces that together cover every element of the list. A large tensor is cut as the threads
+// cut it that made its gradient.
 template <class Body> void each_piece(const OptimizerTensor* tensors, int64_t count, Body body) {
     int64_t total = 0;
     for (int64_t i = 0; i < count; i++) total += tensors[i].n;
-    parallel_for(total, elements_per_task, [&](int64_t begin, int64_t end) {
-        int64_t start = 0;
-        for (int64_t i = 0; i < count && start < end; start += tensors[i].n, i++) {
-            const int64_t first = begin > start ? begin - start : 0;
-            const int64_t last = end - start < tensors[i].n ? end - start : tensors[i].n;
-            if (first < last) body(tensors[i], first, last);
+    constexpr int64_t units = 64;
+    parallel_for(units, units * elements_per_task / (total + 1) + 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = 0; i < count; i++) {
+            const int64_t n = tensors[i].n;
+            if (n >= 16 * units) body(tensors[i], n * begin / units / 16 * 16, end == units ? n : n * end / units / 16 * 16);
+            else if (i % units >= begin && i % units < end) body(tensors[i], 0, n);
         }
     });
 }

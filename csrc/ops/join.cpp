@@ -35,14 +35,17 @@ static void join_rows(const Tensor& y, const TensorList& parts, int64_t dim, con
         return join(y.device_data(), from.data(), bytes.data(), parts.size(), outer);
     }
     Unlocked unlocked(y.numel());
-    // One long row is cut into pieces of its own.
-    const int64_t pieces = outer == 1 ? std::max<int64_t>(1, row >> 18) : 1;
+    // One long row is cut into pieces of its own; where parts are large each of them is, as threads do that made them or use the result.
+    const int64_t pieces = outer == 1 ? std::max<int64_t>(1, row >> 17) : 1;
+    const bool cuts_parts = pieces > 1 && row / parts.size() >= 1 << 16;
     parallel_for(outer * pieces, std::max<int64_t>(1, (int64_t(1) << 17) / (row / pieces + 1)), [&](int64_t begin, int64_t end) {
         for (int64_t unit = begin; unit < end; unit++) {
             const int64_t r = unit / pieces, from = row * (unit % pieces) / pieces, to = row * (unit % pieces + 1) / pieces;
             int64_t at = 0;
             for (int64_t k = 0; k < parts.size(); k++) {
-                const int64_t n = lengths[k] * inner, first = std::max(at, from), last = std::min(at + n, to);
+                const int64_t n = lengths[k] * inner;
+                const int64_t first = cuts_parts ? at + n * unit / pieces : std::max(at, from);
+                const int64_t last = cuts_parts ? at + n * (unit + 1) / pieces : std::min(at + n, to);
                 if (first < last) std::memcpy(y.data() + r * row + first, parts[k].data() + r * n + (first - at), size_t(last - first));
                 at += n;
             }

@@ -186,6 +186,48 @@ void run_units(const BlockPlan& p, int64_t begin, int64_t end) {
     }
 }
 
+// Where operands lie transposed, a band of rows at a time: squares of them are turned into blocks, so that each of their lines is
+// read once. A unit is a band.
+constexpr int64_t band_rows = 32, band_columns = 128;
+bool is_transposed(const BlockPlan& p, int k) {
+    const int64_t item = item_size(p.operands[k].dtype);
+    return k > 0 && p.mode[k] == gathered && p.operands[k].dtype == p.block[k] && item <= 8 && p.dims.strides[k][p.outer - 1] == item;
+}
+void run_bands(const BlockPlan& p, int64_t begin, int64_t end) {
+    alignas(64) char buffers[max_operands - 1][band_rows * band_columns * 8];
+    const int last = p.outer - 1;
+    const int64_t all_rows = p.dims.sizes[last], bands = (all_rows + band_rows - 1) / band_rows;
+    for (int64_t unit = begin; unit < end; unit++) {
+        const int64_t first = unit % bands * band_rows, rows = std::min(band_rows, all_rows - first);
+        char* corner[max_operands];
+        for (int k = 0; k < p.count; k++) corner[k] = p.operands[k].data + first * p.dims.strides[k][last];
+        for (int64_t d = last - 1, rest = unit / bands; d >= 0; rest /= p.dims.sizes[d], d--)
+            for (int k = 0; k < p.count; k++) corner[k] += rest % p.dims.sizes[d] * p.dims.strides[k][d];
+        for (int64_t at = 0; at < p.inner; at += band_columns) {
+            const int64_t n = std::min(band_columns, p.inner - at);
+            char* pointers[max_operands];
+            int64_t step[max_operands];
+            for (int k = 0; k < p.count; k++) {
+                if (p.mode[k] == absent) continue;
+                const DType dtype = p.operands[k].dtype;
+                const int64_t item = item_size(dtype), turned[] = {n, 1}, from[] = {1, p.inner_stride[k]}, sizes[] = {rows, n};
+                pointers[k] = corner[k] + at * p.inner_stride[k] * item;
+                step[k] = p.dims.strides[k][last];
+                if (p.mode[k] != gathered) continue;
+                cpu::copy.copy(buffers[k - 1], dtype, turned, pointers[k], dtype, from, sizes, 2, false);
+                pointers[k] = buffers[k - 1];
+                step[k] = n * item;
+            }
+            for (int64_t r = 0; r < rows; r++) {
+                fill_absent(p, pointers);
+                p.kernel(pointers, n, p.params, p.constants);
+                for (int k = 0; k < p.count; k++)
+                    if (p.mode[k] != absent) pointers[k] += step[k];
+            }
+        }
+    }
+}
+
 // p: with the kernel, the operands and their blocks. constants: whether the kernel takes one constant operand in place.
 void run_blocks(BlockPlan& p, const Dims& sizes, int64_t numel, bool constants) {
     const PointwiseOperand* operands = p.operands;
@@ -224,8 +266,18 @@ void run_blocks(BlockPlan& p, const Dims& sizes, int64_t numel, bool constants) 
     }
     p.tile_rows = tiles ? std::min(rows, tile / p.inner) : 1;
     if (tiles && p.tile_rows * p.inner % 16 && p.tile_rows >= 16) p.tile_rows -= p.tile_rows % 16;
-    const int64_t units = tiles ? (rows + p.tile_rows - 1) / p.tile_rows : rows * p.pieces;
-    const auto run = tiles ? run_tiles : plain ? run_rows : run_units;
+    bool bands = !all_direct && p.outer > 0 && p.inner >= 16;
+    for (int k = 0; bands && k < count; k++)
+        bands = p.mode[k] <= direct || is_transposed(p, k) ||
+                (p.mode[k] == constant && (p.constants & (1u << k)) && operands[k].dtype == p.block[k]);
+    bands = bands && !plain;
+    int64_t units = tiles ? (rows + p.tile_rows - 1) / p.tile_rows : rows * p.pieces;
+    if (bands) {
+        const int64_t height = p.dims.sizes[p.outer - 1];
+        units = rows / height * ((height + band_rows - 1) / band_rows);
+        p.tile_rows = band_rows, p.piece = p.inner;
+    }
+    const auto run = tiles ? run_tiles : plain ? run_rows : bands ? run_bands : run_units;
     if (numel <= grain) {
         run(p, 0, units);
         return;

@@ -68,3 +68,26 @@ def test_fresh_tensors_keep_the_order_of_strides():
     assert y.sort(0)[0].stride() == y.sort(1)[1].stride() == y.clone().stride() == (1, 3)
     assert y.sort(0)[0].equal(y.contiguous().sort(0)[0]) and y.sort(1)[1].equal(y.contiguous().sort(1)[1])
     assert y.masked_fill(y > 0.5, 0).is_contiguous() and y.bernoulli().is_contiguous() and y.renorm(2, 0, 1).is_contiguous()
+
+
+@pytest.mark.parametrize("sizes", [(16, 16), (33, 129), (130, 17), (5, 70, 300), (1000, 3)])
+def test_transposed_operands(sizes):
+    random = numpy.random.default_rng(0)
+    for dtype in (numpy.float32, numpy.int64, numpy.uint8, numpy.complex128):
+        a, b = (random.integers(1, 9, sizes).astype(dtype) for _ in range(2))
+        turned = wisp.from_numpy(numpy.ascontiguousarray(numpy.swapaxes(b, -1, -2))).transpose(-1, -2)
+        x = wisp.from_numpy(a)
+        assert ((x + turned).numpy() == a + b).all()
+        assert ((turned * x).numpy() == b * a).all()
+        assert (wisp.where(x == turned, x, turned).numpy() == b).all()
+        assert (wisp.addcmul(x, turned, turned).numpy() == a + b * b).all()
+        assert ((turned * x[..., :1]).numpy() == b * a[..., :1]).all()
+        expected = a * b
+        assert (x.mul_(turned).numpy() == expected).all()
+
+
+def test_transposed_self_is_read_before_it_is_written():
+    x = wisp.arange(90000).double().view(300, 300)
+    expected = x.numpy() + x.numpy().T
+    x.add_(x.t())
+    assert (x.numpy() == expected).all()

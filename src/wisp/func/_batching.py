@@ -478,6 +478,13 @@ def _indexed_by_samples(self, keys, level):
     return _loop(lambda x, *keys: x[keys], (self, *keys), level)
 
 
+def looped(function, input):
+    """function(input), which looks at values: inside of vmap, one sample after another."""
+    if type(input) is not BatchedTensor:
+        return function(input)
+    return _loop(lambda sample: looped(function, sample), (input,), levels()[input._level - 1])
+
+
 def _loop(function, args, level):
     return _stacked([function(*[_sample(a, level, i) for a in args]) for i in range(level.size)], level)
 

@@ -362,7 +362,7 @@ def test_draws_of_several_steps_follow_the_randomness():
 
 
 @pytest.mark.parametrize(
-    "call", [wisp.nonzero, wisp.argwhere, wisp.unique, wisp.where, lambda x: x[x > 0], lambda x: x.masked_select(x > 0)]
+    "call", [wisp.nonzero, wisp.unique, wisp.where, lambda x: x[x > 0], lambda x: x.masked_select(x > 0)]
 )
 def test_shapes_that_depend_on_values_are_refused(call):
     with pytest.raises(RuntimeError, match="Attempted to vmap over aten::"):
@@ -412,3 +412,9 @@ def test_what_a_sample_would_broadcast_is_refused():
         wisp.vmap(lambda a, b: wisp.nn.functional.l1_loss(a, b, reduction="abc"))(wisp.rand(2, 3), wisp.rand(2, 3))
     with pytest.raises(RuntimeError, match="0-dimensional value tensor"):
         wisp.vmap(lambda a, v: a.masked_fill(a > 0, v))(wisp.rand(2, 3), wisp.rand(2, 1))
+
+
+def test_nonzero_with_a_fixed_number_of_rows():
+    x = wisp.tensor([[0, 1, 1], [1, 0, 0]])
+    assert wisp.vmap(lambda t: wisp.nonzero_static(t, size=2))(x).tolist() == [[[1], [2]], [[0], [-1]]]
+    assert wisp.vmap(wisp.argwhere)(x[:, :2]).tolist() == [[[1]], [[0]]]

@@ -173,7 +173,6 @@ PyObject* call_pinned(const Overload& o, PyObject** slots) {
 }
 
 PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots, PyObject* out) {
-    if (is_sparse(out)) refuse_sparse((op.name + "(out=)").c_str());
     if (has_conjugate(out))
         throw RuntimeError(op.name, "(): out= is a conjugate view, which cannot be written to as a whole; pass an ordinary tensor");
     const auto differentiated = [&](PyObject* given) {
@@ -359,7 +358,7 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
                 if (!(d == current_device())) on.emplace(d);
             }
             if (self->form == form_inplace) return call_inplace(op, o, slots);
-            if (out != Py_None) return call_with_out(op, o, slots, out);
+            if (out != Py_None) return is_sparse(out) ? call_sparse(op.name.c_str(), args, n, kwnames) : call_with_out(op, o, slots, out);
             if (const CastPolicy policy = autocast_users ? op.autocast[current_device().is_cuda()] : CastPolicy::none;
                 policy != CastPolicy::none) {
                 std::vector<Ref> kept;

@@ -528,3 +528,47 @@ def test_parts_of_complex_values():
         wisp.view_as_complex(wisp.ones(3, 2).to_sparse())
     with pytest.raises(RuntimeError, match="In-place abs is not supported for complex tensors"):
         z.abs_()
+
+
+def test_products_broadcast():
+    x = wisp.sparse_coo_tensor([[0, 1, 1]], wisp.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), (2, 2))  # not coalesced
+    dense = wisp.arange(12.0).reshape(3, 2, 2)
+    for result in (x * dense, dense * x):
+        assert result.layout is wisp.sparse_coo and wisp.equal(result.to_dense(), x.to_dense() * dense)
+    column = wisp.sparse_coo_tensor([[0, 1]], wisp.tensor([[2.0], [3.0]]), (2, 1))
+    assert wisp.equal((x * column).to_dense(), x.to_dense() * column.to_dense())  # along dense dimensions
+    assert wisp.equal(dense.clone().mul_(x), dense * x.to_dense())
+    with pytest.raises(RuntimeError, match="incompatible sizes"):
+        x * wisp.sparse_coo_tensor((3, 2))
+
+
+def test_new_ones_of_the_same_kind():
+    x = wisp.sparse_coo_tensor([[1]], [2.0], (3,), dtype=wisp.float64)
+    for made in (x.new_empty((2, 3)), x.new_zeros(2, 3), x.new((2, 3)), wisp.zeros(2, 3, out=x.new())):
+        assert made.layout is wisp.sparse_coo and made.dtype == wisp.float64 and made.shape == (2, 3) and made._nnz() == 0
+    assert x.new(wisp.tensor([[0]]), wisp.tensor([7]), (2,)).to_dense().tolist() == [7.0, 0.0]
+    with pytest.raises(NotImplementedError, match="out="):
+        wisp.add(wisp.ones(3), 1, out=x)
+
+
+def test_resize_as():
+    x = wisp.sparse_coo_tensor([[1]], wisp.tensor([[1.0, 2.0]]), (2, 2))
+    x.resize_as_(wisp.sparse_coo_tensor([[0]], wisp.tensor([[0.0, 0.0, 0.0]]), (4, 3)))
+    assert x.to_dense().tolist() == [[0, 0, 0], [1, 2, 0], [0, 0, 0], [0, 0, 0]]
+    with pytest.raises(RuntimeError, match="shrinking the size of sparse dimensions"):
+        x.resize_as_(wisp.sparse_coo_tensor([[0]], wisp.tensor([[0.0, 0.0, 0.0]]), (1, 3)))
+
+
+@pytest.mark.parametrize(
+    ("diagonals", "offsets", "shape", "said"),
+    [
+        (wisp.ones(1, 3), [0], (3, 2, 3), "Output shape must be 2d"),
+        (wisp.ones(2, 3), [[1, 2], [0, 3]], (3, 3), "Offsets must be scalar or vector"),
+        (wisp.ones(3, 2, 3), [0, 1, 2], (4, 4), "Diagonals must be vector or matrix"),
+        (wisp.ones(2, 5), [0, 0], (5, 5), "duplicate values"),
+        (wisp.ones(3, 3), [0], (3, 3), "Number of diagonals"),
+    ],
+)
+def test_diagonals_that_do_not_fit(diagonals, offsets, shape, said):
+    with pytest.raises(RuntimeError, match=said):
+        wisp.sparse.spdiags(diagonals, wisp.tensor(offsets), shape)

@@ -324,15 +324,22 @@ def spdiags(diagonals, offsets, shape, layout=None):
             [0., 0.]])
     """
     diagonals = diagonals.unsqueeze(0) if diagonals.dim() == 1 else diagonals
+    if diagonals.dim() != 2:
+        raise RuntimeError(f"spdiags: Diagonals must be vector or matrix, got {diagonals.dim()} dimensions")
+    if len(shape) != 2:
+        raise RuntimeError(f"spdiags: Output shape must be 2d, got {tuple(shape)}")
+    if offsets.dim() > 1:
+        raise RuntimeError(f"spdiags: Offsets must be scalar or vector, got {offsets.dim()} dimensions")
+    if offsets.dtype != wisp.int64:
+        raise RuntimeError(f"spdiags: Offset Tensor must have dtype Long but got {offsets.dtype}")
+    if layout not in (None, _COO, wisp.sparse_csr, wisp.sparse_csc):
+        name = str(layout).rpartition(".")[2]
+        raise RuntimeError(f"spdiags: Only output layouts (Sparse, SparseCsr, SparseCsc) are supported, got {name}")
     offsets = offsets.reshape(-1).to(diagonals.device)
-    if diagonals.dim() != 2 or len(shape) != 2 or offsets.dtype != wisp.int64:
-        raise RuntimeError("spdiags: expected diagonals as a matrix, int64 offsets and a shape of two numbers")
     if offsets.numel() != diagonals.size(0):
-        raise RuntimeError(
-            f"spdiags: the number of diagonals ({diagonals.size(0)}) does not match the number of offsets ({offsets.numel()})"
-        )
+        raise RuntimeError(f"spdiags: Number of diagonals ({diagonals.size(0)}) does not match the number of offsets ({offsets.numel()})")
     if offsets.unique().numel() != offsets.numel():
-        raise RuntimeError("spdiags: offsets must be unique")
+        raise RuntimeError("spdiags: Offset tensor contains duplicate values")
     rows, columns = shape
     # Element j of each diagonal stands in column j.
     column = wisp.arange(diagonals.size(1), device=diagonals.device).expand(diagonals.shape)

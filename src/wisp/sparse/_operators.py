@@ -26,6 +26,11 @@ def call(name, *args, **kwargs):
     if operator is None:
         raise refused(name)
     out = kwargs.pop("out", None)
+    if out is not None and not any(map(_is_sparse, (*args, *kwargs.values()))):
+        if name not in ("zeros", "empty"):
+            raise refused(f"{name}(out=)")
+        wants = kwargs.pop("requires_grad", False)
+        return out._take(operator(*args, **{**kwargs, "layout": out.layout, "dtype": out.dtype})).requires_grad_(wants)
     result = _run(operator, args, kwargs)
     if name.endswith("_") and not name.endswith("__") and _is_sparse(args[0]) and args[0]._is_general() and result is not args[0]:
         return args[0]._become(result)  # it was written by coordinates
@@ -167,21 +172,39 @@ def mul(input, other):
     if not _is_sparse(input):
         input, other = other, input
     if _is_sparse(other) and 0 in (input.dim(), other.dim()):
-        input, other = (other, input.to_dense()) if input.dim() == 0 else (input, other.to_dense())
+        if input.dim() == other.dim():  # neither is weaker than the other
+            input, other = (t.to(wisp.promote_types(input.dtype, other.dtype)) for t in (input, other))
+        number = input if input.dim() == 0 and (other.dim() or input._nnz() == 1) else other
+        input, other = (other if number is input else input), number.to_dense()
     if _is_number(other):
         return input._with(input._sparse_values * other)
     if _is_sparse(other):
         return _product_of_patterns(input, other)
-    if wisp.broadcast_shapes(tuple(input.shape), tuple(other.shape)) != tuple(input.shape):
-        raise RuntimeError(
-            f"mul: a dense tensor of shape {tuple(other.shape)} cannot be broadcast to the sparse one's {tuple(input.shape)}"
-        )
+    shape = wisp.broadcast_shapes(tuple(input.shape), tuple(other.shape))
+    if tuple(shape) != tuple(input.shape):
+        input = _broadcast(_coo(input), tuple(shape))
     picked = other.expand(input.shape)[tuple(input._coordinates())]
     return input._with(input._sparse_values * picked)
 
 
+def _broadcast(input, shape):
+    """A tensor in coordinates in a larger shape: entries are repeated along its new or larger sparse dimensions."""
+    fresh, sparse = len(shape) - input.dim(), input.sparse_dim()
+    own = (1,) * fresh + tuple(input.shape)
+    values = input._sparse_values.expand(-1, *shape[fresh + sparse :])
+    index = list(input._index[0].new_zeros(fresh, input._index[0].size(1))) + list(input._index[0])
+    for dim in range(fresh + sparse):
+        if own[dim] != shape[dim]:
+            count = values.size(0)
+            index = [row.repeat(shape[dim]) for row in index]
+            index[dim] = wisp.arange(shape[dim], device=values.device).repeat_interleave(count)
+            values = values.repeat(shape[dim], *[1] * (values.dim() - 1))
+    return make(_COO, (wisp.stack(index) if index else input._index[0],), values, shape, False)
+
+
 def _product_of_patterns(a, b):
-    if a.shape != b.shape:
+    sparse = a.sparse_dim()
+    if a.dim() != b.dim() or a.shape[:sparse] != b.shape[:sparse] or (a.shape != b.shape and b.sparse_dim() != sparse):
         raise RuntimeError(f"mul operands have incompatible sizes: {tuple(a.shape)} and {tuple(b.shape)}")
     if a.sparse_dim() != b.sparse_dim():  # the one with fewer places decides which of the other's count
         a, b = (a, b) if a.sparse_dim() < b.sparse_dim() else (b, a)
@@ -193,7 +216,8 @@ def _product_of_patterns(a, b):
     both = (place < others.numel()).nonzero().squeeze(1)
     both = both[others[place[both]] == keys[both]]
     values = a._sparse_values.index_select(0, both) * b._sparse_values.index_select(0, place[both])
-    return make(_COO, (a._index[0].index_select(1, both),), values, a.shape, True)._converted(layout=kind)
+    shape = (*a.shape[:sparse], *values.shape[1:])  # dense dimensions broadcast
+    return make(_COO, (a._index[0].index_select(1, both),), values, shape, True)._converted(layout=kind)
 
 
 @_operator("mul_")
@@ -311,6 +335,25 @@ def copy_(input, src, non_blocking=False):
     raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Call .to_dense() or .to_sparse()")
 
 
+@_operator("resize_as_")
+def resize_as_(input, other, *, memory_format=None):
+    """The shape of another one; entries stay, and larger dense dimensions are filled up with zeros behind them."""
+    if input._kind is not _COO or not _is_sparse(other) or other._kind is not _COO:
+        raise refused("resize_as_ of layouts other than sparse_coo")
+    if not input._nnz():
+        return input._take(zeros_like(other, dtype=input.dtype))
+    sparse, told = input.sparse_dim(), "on a non-empty sparse tensor is not supported"
+    for kind, one, two in (("sparse", sparse, other.sparse_dim()), ("dense", input.dense_dim(), other.dense_dim())):
+        if one != two:
+            raise RuntimeError(f"resize_as_: changing the number of {kind} dimensions (from {one} to {two}) {told}")
+    for kind, one, two in (("sparse", input.shape[:sparse], other.shape[:sparse]), ("dense", input.shape[sparse:], other.shape[sparse:])):
+        if any(a > b for a, b in zip(one, two)):
+            raise RuntimeError(f"resize_as_: shrinking the size of {kind} dimensions (from {tuple(one)} to {tuple(two)}) {told}")
+    values = input._sparse_values.new_zeros(input._nnz(), *other.shape[sparse:])
+    values.view(-1)[: input._sparse_values.numel()] = input._sparse_values.reshape(-1)
+    return input._take(make(_COO, input._index, values, other.shape, input._coalesced))
+
+
 @_operator("zero_")
 def zero_(input):
     return input._become(zeros_like(input))
@@ -328,6 +371,12 @@ def zeros(*size, dtype=None, layout=None, device=None, pin_memory=False, require
         return make(layout, index, values, size, True).requires_grad_(requires_grad)
     values = wisp.zeros(0, dtype=dtype, device=device, requires_grad=requires_grad)
     return make(_COO, (wisp.zeros((len(size), 0), dtype=wisp.int64, device=device),), values, size, True)._converted(layout=layout)
+
+
+@_operator("new_empty", "new_zeros")
+def new_empty(input, *size, dtype=None, layout=None, device=None, **options):
+    size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
+    return zeros(size, dtype=dtype or input.dtype, layout=layout or input.layout, device=device or input.device, **options)
 
 
 @_operator("empty_like")

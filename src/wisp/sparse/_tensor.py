@@ -142,6 +142,17 @@ class SparseTensor(Holder, _core.Tensor):
         self._index, self._sparse_values, self._coalesced = other._index, other._sparse_values, other._coalesced
         return self
 
+    def new(self, *args, device=None):
+        """A sparse tensor of this one's dtype: without entries, of a size, or of indices and values."""
+        place = {"dtype": self.dtype, "device": device or self.device}
+        if args and isinstance(args[0], wisp.Tensor):
+            return wisp.sparse_coo_tensor(*args, **place)
+        size = args[0] if len(args) == 1 and not isinstance(args[0], int) else args or (0,)
+        return wisp.sparse_coo_tensor(tuple(size), **place)
+
+    def resize_as_(self, tensor, memory_format=None):
+        return wisp.sparse._operators.call("resize_as_", self, tensor)
+
     def _take(self, other):
         """Become `other`, of whatever shape, in place."""
         _core.Tensor.data.__set__(self, _core.zeros((), dtype=other.dtype, device=other.device).expand(tuple(other.shape)))
@@ -514,7 +525,6 @@ for _name in (
     "is_set_to",
     "set_",
     "resize_",
-    "resize_as_",
     "apply_",
     "map_",
     "map2_",

@@ -154,9 +154,8 @@ int64_t dims_of_ellipsis(const Equation& e, const TensorList& given) {
                                    ") is more than the number of dimensions (", dims, ") for operand ", i);
             most = std::max(most, dims - named);
         } else if (named != dims) {
-            throw RuntimeError("einsum(): the number of subscripts in the equation (", named,
-                               named > dims ? ") is more than the number of dimensions (" : ") does not match the number of dimensions (",
-                               dims, ") for operand ", i, named > dims ? "" : " and no ellipsis was given");
+            throw RuntimeError("einsum(): the number of subscripts in the equation (", named, ") does not match the number of dimensions (",
+                               dims, ") for operand ", i, " and no ellipsis was given");
         }
     }
     return most;

@@ -384,7 +384,7 @@ double epsilon(DType d) { return real_of(d) == DType::f32 ? 1.1920929e-07 : 2.22
 
 // Singular values up to max(atol, rtol * the largest) count as zero. The tolerances broadcast against the batch.
 Tensor pinv(const Tensor& a, const Tensor& atol_, const Tensor& rtol_, bool hermitian) {
-    check_matrix(a, "linalg.pinv");
+    if (a.dim() < 2) throw RuntimeError("linalg.pinv: expected a tensor with 2 or more dimensions, got shape ", a.sizes());
     check_inexact(a, "linalg.pinv");
     if (hermitian) check_square(a, "linalg.pinv");
     const int64_t m = a.size(-2), n = a.size(-1);

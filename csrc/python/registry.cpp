@@ -141,7 +141,9 @@ void copy_out(const Tensor& out, const Tensor& result, const char* name, bool ex
                                            : str(": expected scalar_type ", type_name(r), " but found ", type_name(o),
                                                  "; its result is of scalar type ", type_name(r), ")"));
     if (!any && ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean)))
-        throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name, ", out=)");
+        throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name,
+                           ", out=): Expected out tensor to have dtype ", r, ", but got ", o == DType::i32 ? "int" : text_of(o),
+                           " instead");
     check_same_device(name, out, result);
     check_inplace(out, name, false);
     resize_out(out, result, name);

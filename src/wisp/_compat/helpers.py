@@ -126,7 +126,7 @@ def get_computation_dtype(dtype):
 
 def _removed(name, instead):
     def removed(*args, **kwargs):
-        raise RuntimeError(f"torch.{name}: this function was deprecated in PyTorch 1.9 and has been removed; use torch.{instead}")
+        raise RuntimeError(f"torch.{name}: This function was deprecated since version 1.9 and is now removed; use torch.{instead}")
 
     removed.__name__ = removed.__qualname__ = name
     removed.__doc__ = f"Removed: use `torch.{instead}`."

@@ -56,15 +56,26 @@ def _flat(tensor):
     return tensor.to(wisp.float64).reshape(-1)
 
 
+def _reals(x):
+    """-> the real numbers that a tensor lies in, and their signs: a conjugate view sees those of imaginary parts turned round."""
+    if not x.is_complex():
+        return x.data, wisp.ones_like(x.data)
+    place = wisp.view_as_real(x.detach().conj() if x.is_conj() else x.data)
+    sign = wisp.ones_like(place)
+    if x.is_conj():
+        sign[..., 1] = -1
+    return place, sign
+
+
 def _numerical(func, inputs, x, eps):
     """-> per output the matrix (reals of x) x (reals of the output) of difference quotients."""
-    place = wisp.view_as_real(x.data) if x.is_complex() else x.data
+    place, sign = _reals(x)
     columns = None
     for index in _indices(tuple(place.shape)):
         before = place[index].item()
         values, kinds = [], []
         for shift in (-eps, eps):
-            place[index] = before + shift
+            place[index] = before + shift * sign[index].item()
             outputs = _outputs(func, inputs)
             values.append([_flat(y).clone() for y in outputs])
             kinds.append([y.dtype for y in outputs])
@@ -135,12 +146,12 @@ def _fast(func, inputs, outputs, tested, eps, atol, rtol, nondet_tol):
     for x in tested:
         if not x.numel():
             continue
-        place = wisp.view_as_real(x.data) if x.is_complex() else x.data
+        place, sign = _reals(x)
         u = wisp.rand(place.shape, dtype=place.dtype, device=x.device)
         u = u / u.norm()
         before, values = place.clone(), []
         for shift in (-eps, eps):
-            place.copy_(before + shift * u)
+            place.copy_(before + shift * sign * u)
             values.append([_flat(y).clone() for y in _outputs(func, inputs)])
         place.copy_(before)
         for y, low, high in zip(outputs, *values):

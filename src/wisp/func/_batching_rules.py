@@ -477,6 +477,10 @@ def _dynamic(call):
     refuse_dynamic(call.name.rsplit(".", 1)[-1])
 
 
+def _masked_select(call):
+    return _dynamic(call) if call.has(call.arguments["mask"]) else NotImplemented  # one mask for all chooses as many of each
+
+
 def _one_hot(call):
     if call.arguments["num_classes"] < 0:
         raise RuntimeError("When vmap-ing torch.nn.functional.one_hot, please provide an explicit positive num_classes argument.")
@@ -589,7 +593,8 @@ _rules(_unfold, "unfold")
 _rules(_clone, "clone")
 _rules(_view_as_complex, "view_as_complex")
 _rules(_along("dim", others=("prepend", "append")), "diff")
-_rules(_dynamic, "nonzero masked_select unique unique_consecutive")
+_rules(_masked_select, "masked_select")
+_rules(_dynamic, "nonzero unique unique_consecutive")
 _rules(_where, "where")
 _rules(_one_hot, "one_hot")
 _rules(_equal, "equal")

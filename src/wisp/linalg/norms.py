@@ -25,8 +25,10 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
     if not (A.is_floating_point() or A.is_complex()):
         raise RuntimeError(f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {A.dtype}")
     dim = tuple(dim)
-    if len(dim) != 2 or dim[0] % A.dim() == dim[1] % A.dim():
-        raise RuntimeError(f"linalg.matrix_norm: dims must be different and be two. Got {dim}")
+    if len(dim) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
+    if dim[0] % A.dim() == dim[1] % A.dim():
+        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got {dim}")
     if dtype is not None:
         A = A.to(dtype)
     if ord == "fro":

@@ -361,12 +361,15 @@ def test_draws_of_several_steps_follow_the_randomness():
                 wisp.vmap(draw, randomness=randomness)(x)
 
 
-@pytest.mark.parametrize(
-    "call", [wisp.nonzero, wisp.unique, wisp.where, lambda x: x[x > 0], lambda x: x.masked_select(x > 0)]
-)
+@pytest.mark.parametrize("call", [wisp.nonzero, wisp.unique, wisp.where, lambda x: x[x > 0], lambda x: x.masked_select(x > 0)])
 def test_shapes_that_depend_on_values_are_refused(call):
     with pytest.raises(RuntimeError, match="Attempted to vmap over aten::"):
         wisp.vmap(call)(wisp.ones(2, 3))
+
+
+def test_one_mask_for_all_samples():
+    x, mask = wisp.arange(6).reshape(2, 3), wisp.tensor([True, False, True])
+    assert wisp.vmap(lambda t: t.masked_select(mask))(x).tolist() == wisp.vmap(lambda t: t[mask])(x).tolist() == [[0, 2], [3, 5]]
 
 
 def test_nested_tensors_are_mapped_part_by_part():

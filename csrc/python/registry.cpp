@@ -142,7 +142,7 @@ void copy_out(const Tensor& out, const Tensor& result, const char* name, bool ex
                                                  "; its result is of scalar type ", type_name(r), ")"));
     if (!any && ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean)))
         throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name,
-                           ", out=): Expected out tensor to have dtype ", r, ", but got ", o == DType::i32 ? "int" : text_of(o),
+                           ", out=): Expected out tensor to have dtype ", r, ", but got ", o == DType::i32 ? "int" : name_of(o),
                            " instead");
     check_same_device(name, out, result);
     check_inplace(out, name, false);

@@ -127,6 +127,16 @@ template <class Row, class T, int StepA, int StepB> void quick_loop(T* out, cons
     }
 }
 
+// Calls body with a function for powers of x to small whole numbers, which are products, and says whether e is one.
+struct pow_number_row;
+template <class T, class Body> WISP_INLINE bool by_products(T e, Body body) {
+    if (e == T(1)) body([](T x) __attribute__((always_inline)) { return x; });
+    else if (e == T(2)) body([](T x) __attribute__((always_inline)) { return x * x; });
+    else if (e == T(3)) body([](T x) __attribute__((always_inline)) { return x * x * x; });
+    else return false;
+    return true;
+}
+
 template <class Row, class T>
 void forward_loop(char* const* pointers, int64_t n, const Param* params_, [[maybe_unused]] unsigned constants) {
     // bool | bool is an int
@@ -144,6 +154,12 @@ void forward_loop(char* const* pointers, int64_t n, const Param* params_, [[mayb
                                       : Row::template forward<T>(a[i], a[i], a[i], params);
             return;
         }
+    if constexpr (std::is_same_v<Row, pow_number_row> && std::is_floating_point_v<T>)
+        if (by_products(parameter<T>(params[0]), [&](auto power) __attribute__((always_inline)) {
+#pragma GCC ivdep
+                for (int64_t i = 0; i < n; i++) out[i] = power(a[i]);
+            }))
+            return;
     if constexpr (Row::arity == 1) {
 #pragma GCC ivdep
         for (int64_t i = 0; i < n; i++) out[i] = Row::template forward<T>(a[i], a[i], a[i], params);
@@ -201,6 +217,13 @@ void gradient_loop(char* const* pointers, int64_t n, const Param* params_, [[may
                                       : Row::template gradient0<T>(g[i], a[i], a[i], a[i], y[i], params);
             return;
         }
+    if constexpr (std::is_same_v<Row, pow_number_row> && std::is_floating_point_v<T>)
+        if (by_products(parameter<T>(params[0]) - 1, [&](auto power) __attribute__((always_inline)) {
+                const T e = parameter<T>(params[0]);
+#pragma GCC ivdep
+                for (int64_t i = 0; i < n; i++) out[i] = g[i] * (e * power(a[i]));
+            }))
+            return;
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; i++) {
         if constexpr (N == 0) out[i] = T(Row::template gradient0<T>(g[i], a[i], b[i], c[i], y[i], params));

@@ -152,3 +152,14 @@ def test_powers():
         np.testing.assert_allclose(wisp.pow(wisp.from_numpy(a), wisp.from_numpy(b)).numpy(), np.power(a, b), rtol=3e-7)
         angles = wisp.atan2(wisp.from_numpy(a), wisp.from_numpy(b)).numpy()
         np.testing.assert_allclose(angles, np.arctan2(a, b), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64])
+def test_small_whole_powers_are_products(dtype):
+    x = wisp.randn(1000, dtype=dtype).requires_grad_()
+    for e, power, slope in [(2, x * x, 2 * x), (3, x * x * x, 3 * (x * x)), (4, None, 4 * (x * x * x)), (1, x, wisp.ones_like(x))]:
+        y = x**e
+        assert power is None or (y == power).all()
+        assert (wisp.autograd.grad(y.sum(), x)[0] == slope).all()
+    for e in (2, 3):
+        assert wisp.autograd.gradgradcheck(lambda x, e=e: x**e, wisp.randn(5, dtype=wisp.float64).requires_grad_())

@@ -70,6 +70,8 @@ MUTE = """
 OF_OBJECT = set(dir(object)) - {"__init__", "__eq__"}  # described where every class has them from
 HOLDERS = {list: "list[Any]", dict: "dict[Any, Any]", set: "set[Any]", frozenset: "frozenset[Any]", tuple: "tuple[Any, ...]"}
 INNER = {  # names that programs import although they are not public
+    "wisp": ["__version__", "_assert"],
+    "wisp.nn.init": ["_calculate_fan_in_and_fan_out", "_calculate_correct_fan"],
     "wisp.optim.lr_scheduler": ["_LRScheduler"],
     "wisp.nn.modules.utils": ["_ntuple", "_single", "_pair", "_triple", "_quadruple"],
 }
@@ -126,8 +128,8 @@ def operator_parameter(text):
     """`Tensor? out=None` -> ("out", "Tensor | None", True)"""
     declared, _, preset = text.partition("=")
     kind, name = declared.replace("!", "").replace("~", "").split()
-    optional = kind.endswith("?")
-    kind = kind[:-1] if optional else kind
+    optional = kind.endswith("?") or name in ("pin_memory", "requires_grad")  # `**{"device": device, "dtype": None}` may stand for any
+    kind = kind.removesuffix("?")
     return name + "_" * keyword.iskeyword(name), TYPES[kind] + " | None" * optional, bool(preset), kind == "int..."
 
 
@@ -513,6 +515,8 @@ class Stubs:
             if issubclass(cls, tuple) and hasattr(tuple, member) and not isinstance(vars(cls).get(member), types.FunctionType):
                 continue  # described where tuples are
             members[member] = self.member_lines(module, name, cls, member)
+        if "__eq__" in {*members, *described} and "__hash__" not in described and cls.__hash__ is not None:
+            members["__hash__"] = ["def __hash__(self) -> int: ..."]  # one that is equal to others has none unless it says so
         if module != "wisp._core":
             for attribute, kind in self.attributes(module, cls).items():
                 members.setdefault(attribute, [f"{attribute}: {kind}"])

@@ -74,7 +74,7 @@ def test_assignment_moves_between_registries():
     assert "x" in m._parameters
     m.x = None
     assert m.x is None and "x" in m._parameters
-    with pytest.raises(TypeError, match="cannot assign 'Tensor' as parameter 'x'"):
+    with pytest.raises(TypeError, match="cannot assign 'torch.FloatTensor' as parameter 'x'"):
         m.x = wisp.zeros(1)
     del m.x
     assert not hasattr(m, "x")
@@ -395,3 +395,12 @@ def test_the_note_of_an_error_prints_no_tensors(monkeypatch):
     with pytest.raises(TypeError) as info:
         nn.ReflectionPad1d(wisp.ones(1).expand(1000))(wisp.ones(2, 3))
     assert getattr(info.value, "__notes__", [str(info.value)])[-1].endswith("in module ReflectionPad1d")
+
+
+def test_what_is_no_module_is_named():
+    with pytest.raises(TypeError, match=r"relu is not a Module subclass; a function has a layer"):
+        nn.Sequential(nn.Linear(2, 2), wisp.relu)
+    with pytest.raises(TypeError, match=r"ReLU is not a Module subclass but the class itself: make a layer with ReLU"):
+        nn.Sequential(nn.Linear(2, 2), nn.ReLU)
+    with pytest.raises(TypeError, match="cannot assign 'torch.FloatTensor' as parameter 'weight'"):
+        nn.Linear(2, 2).weight = wisp.ones(2, 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import wisp as torch
 from wisp import nn, optim
 from wisp.distributions import AffineTransform, ExpTransform
@@ -53,6 +55,23 @@ for rows in DataLoader(torch.ones(4, 2), batch_size=2):
 first, second = random_split(samples, [6, 2])
 assert len(first) == 6 and len(Subset(samples, [0])) == 1 and len(second) == 2
 
+bytes_of = {torch.float32: 4, torch.int64: 8}
+where = {torch.device("cpu"): "here"}
+assert bytes_of[words.dtype] == 8 and where[scales.device] and torch.__version__
+
+
+class Frozen(nn.Module):
+    """Takes part in what modules do to their tensors."""
+
+    def __init__(self, size: int, device: str | None = None) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(size, device=device), requires_grad=False)
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Frozen:
+        return super()._apply(fn, recurse)
+
+
+assert Frozen(3).double().table.dtype is torch.float64
 model = Summary()
 optimizer = optim.SGD(model.parameters(), lr=1.0)
 schedule = Halving(optimizer)

@@ -199,7 +199,7 @@ class Module(Hooks, State, _ModuleBase):
             self.register_parameter(name, value)
         elif name in state.get("_parameters", ()):
             if value is not None:
-                raise TypeError(f"cannot assign '{type(value).__name__}' as parameter '{name}' (torch.nn.Parameter or None expected)")
+                raise TypeError(f"cannot assign '{wisp.typename(value)}' as parameter '{name}' (torch.nn.Parameter or None expected)")
             self.register_parameter(name, value)
         elif isinstance(value, Module):
             if "_modules" not in state:
@@ -209,12 +209,12 @@ class Module(Hooks, State, _ModuleBase):
             self._register_member("_modules", name, value, _hooks._global_module_registration_hooks)
         elif name in state.get("_modules", ()):
             if value is not None:
-                raise TypeError(f"cannot assign '{type(value).__name__}' as child module '{name}' (torch.nn.Module or None expected)")
+                raise TypeError(f"cannot assign '{wisp.typename(value)}' as child module '{name}' (torch.nn.Module or None expected)")
             self._register_member("_modules", name, value, _hooks._global_module_registration_hooks)
         elif name in state.get("_buffers", ()):
             if value is not None and not isinstance(value, wisp.Tensor):
                 raise TypeError(
-                    f"cannot assign '{type(value).__name__}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)"
+                    f"cannot assign '{wisp.typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)"
                 )
             persistent = getattr(value, "persistent", name not in state["_non_persistent_buffers_set"])
             self.register_buffer(name, value, persistent)
@@ -272,7 +272,7 @@ class Module(Hooks, State, _ModuleBase):
         if param is not None:
             if not isinstance(param, Parameter):
                 raise TypeError(
-                    f"cannot assign '{type(param).__name__}' object to parameter '{name}' (torch.nn.Parameter or None required)"
+                    f"cannot assign '{wisp.typename(param)}' object to parameter '{name}' (torch.nn.Parameter or None required)"
                 )
             if param.grad_fn is not None:
                 raise ValueError(
@@ -294,7 +294,7 @@ class Module(Hooks, State, _ModuleBase):
             raise AttributeError("cannot assign buffer before Module.__init__() call")
         self._check_member_name("buffer", name, self._buffers)
         if tensor is not None and not isinstance(tensor, wisp.Tensor):
-            raise TypeError(f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (torch Tensor or None required)")
+            raise TypeError(f"cannot assign '{wisp.typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)")
         self._register_member("_buffers", name, tensor, _hooks._global_buffer_registration_hooks)
         if persistent:
             self._non_persistent_buffers_set.discard(name)
@@ -304,7 +304,10 @@ class Module(Hooks, State, _ModuleBase):
     def add_module(self, name, module):
         """Add a child module (or None) under `name`."""
         if not isinstance(module, Module) and module is not None:
-            raise TypeError(f"{type(module).__name__} is not a Module subclass")
+            hint = "; a function has a layer of its own, such as nn.ReLU() for relu" if callable(module) else ""
+            if isinstance(module, type) and issubclass(module, Module):
+                hint = f" but the class itself: make a layer with {module.__name__}(...)"
+            raise TypeError(f"{wisp.typename(module)} is not a Module subclass{hint}")
         self._check_member_name("module", name, self._modules)
         self._register_member("_modules", name, module, _hooks._global_module_registration_hooks)
 

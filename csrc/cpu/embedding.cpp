@@ -1,5 +1,6 @@
 // Embedding kernels. Gradients are cut between threads by columns of the table: every element of the gradient then
 // receives its contributions in the order of the indices, and no two threads write to the same place.
+#include <algorithm>
 #include "kernels/embedding.h"
 
 #include "core/scratch.h"
@@ -186,10 +187,11 @@ void bag_backward(const BagArgs& a, const void* grad, const int64_t* picked, voi
     });
 }
 
-bool rise(const int64_t* offsets, int64_t n, int64_t indices) {
+bool rise(int64_t* copies, const int64_t* offsets, int64_t n, int64_t indices, const char*) {
     if (n == 0 || offsets[0] < 0 || offsets[n - 1] > indices) return false;
     for (int64_t i = 1; i < n; i++)
         if (offsets[i - 1] > offsets[i]) return false;
+    std::copy_n(offsets, n, copies);
     return true;
 }
 

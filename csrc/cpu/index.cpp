@@ -519,8 +519,8 @@ void mark_classes(int64_t* out, const int64_t* x, int64_t n, int64_t classes, co
 
 }  // namespace
 
-extern const IndexKernels index_table = {&first_out_of_range, &offsets,        &take,     &put,          &gather,     &scatter,
-                                         &masked_select,      &masked_scatter, &nonzero,  &triangle,     &count_true, &repeat,
-                                         &count_up,           &holds,          &extremes, &mark_classes, 0,           nullptr};
+extern const IndexKernels index_table = {&first_out_of_range, &offsets,      &take,     &put,        &gather, &scatter,  &masked_select,
+                                         &masked_scatter,     &nonzero,      &triangle, &count_true, &repeat, &count_up, &holds,
+                                         &extremes,           &mark_classes, 0,         nullptr,     nullptr};
 
 }  // namespace wisp::cpu::WISP_ISA

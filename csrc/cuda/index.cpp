@@ -22,23 +22,35 @@ template <int Which> Kernel* plain(const char* file, const char* name) {
     return kernel;
 }
 
-void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count, int64_t n, bool wrap,
-             const char* name) {
-    struct {
-        int count;
-        const int64_t* indices[max_dims];
-        int64_t sizes[max_dims], strides[max_dims];
-        int wrap;
-        const char* name;
-        void* report;
-    } list{};
+struct IndexList {  // as in the kernel
+    int count;
+    const int64_t* indices[max_dims];
+    int64_t sizes[max_dims], strides[max_dims];
+    int wrap;
+    const char* name;
+    void* report;
+};
+IndexList index_list(const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count, bool wrap, const char* name) {
+    IndexList list{};
     if (count > max_dims) throw RuntimeError("indexing with more than ", max_dims, " tensors is not supported on cuda");
     list.count = count;
     list.wrap = wrap;
     list.name = name;
     list.report = report_cell();
     for (int i = 0; i < count; i++) list.indices[i] = indices[i], list.sizes[i] = sizes[i], list.strides[i] = strides[i];
+    return list;
+}
+
+void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count, int64_t n, bool wrap,
+             const char* name) {
+    const IndexList list = index_list(indices, sizes, strides, count, wrap, name);
     if (n) launch_with(plain<5>(file, "index_offsets"), threads(n), {256}, 0, out, list, n);
+}
+
+void take_elements(void* out, const void* in, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count,
+                   int64_t n, int64_t item, const char* name) {
+    const IndexList list = index_list(indices, sizes, strides, count, true, name);
+    if (n) launch_with(sized<9>("take_elements", item), {unsigned((n + 1023) / 1024)}, {256}, 0, out, in, list, n);
 }
 
 int64_t slice_shape(Shape& s, const Slice& slice, const int64_t* a, const int64_t* b) {
@@ -175,6 +187,11 @@ void bag(const BagArgs& a, void* out, int64_t* picked) {
                     out, picked);
 }
 
+bool rise(int64_t* copies, const int64_t* ends, int64_t n, int64_t indices, const char* message) {
+    if (n) launch_with(plain<23>(file, "bound_offsets"), threads(n), {256}, 0, copies, ends, n, indices, message, report_cell());
+    return n > 0;
+}
+
 bool holds(const bool* good, int64_t n, const char* message) {
     if (n) launch_with(plain<20>(file, "report_false"), threads(n), {256}, 0, good, n, message, report_cell());
     return true;
@@ -191,9 +208,9 @@ void count_up(int64_t* out, int64_t n, int64_t first, int64_t step) {
 }  // namespace
 
 // Kernels that use indices look at them: a bad one is raised at the next synchronisation.
-const IndexKernels index = {nullptr,       offsets,        take,    put,          gather,  scatter,
-                            masked_select, masked_scatter, nonzero, triangle,     nullptr, nullptr,
-                            count_up,      holds,          nullptr, mark_classes, 16,      put_one};
-const EmbeddingKernels embedding = {first_bad, nullptr, embedding_gather, embedding_backward, bag, nullptr};
+const IndexKernels index = {nullptr,        offsets,      take,     put,     gather,       scatter,  masked_select,
+                            masked_scatter, nonzero,      triangle, nullptr, nullptr,      count_up, holds,
+                            nullptr,        mark_classes, 16,       put_one, take_elements};
+const EmbeddingKernels embedding = {first_bad, rise, embedding_gather, embedding_backward, bag, nullptr};
 
 }  // namespace wisp::cuda

@@ -24,8 +24,9 @@ struct BagArgs {
 
 struct EmbeddingKernels {
     int64_t (*first_bad)(const int64_t* index, int64_t n, int64_t rows);  // position of an index out of range, or -1
-    // Whether offsets of bags rise from 0 to at most `indices`. Null: the front door composes it.
-    bool (*rise)(const int64_t* offsets, int64_t n, int64_t indices);
+    // Whether offsets of bags rise from 0 to at most `indices`; their copies do in any case. The GPU says yes, and raises RuntimeError with
+    // the message, which is static text, at the next synchronisation.
+    bool (*rise)(int64_t* copies, const int64_t* offsets, int64_t n, int64_t indices, const char* message);
     void (*gather)(const void* table, int64_t rows, const int64_t* index, void* out, int64_t n, int64_t row_bytes);
     // grad_table (rows, width) is overwritten. With scale_by_count, each contribution is divided by how often its index
     // occurs.

@@ -125,7 +125,7 @@ template <class T> WISP_INLINE T floor_divide(T a, T b) {
         const T r = fmod(a, b);
         T q = (a - r) / b;
         if (r != T(0) && (b < T(0)) != (r < T(0))) q -= T(1);
-        if (q == T(0)) return copysign(T(0), a / b);
+        if (q == T(0)) return copysign(T(0), copysign(T(1), a) * b);
         T whole = floor(q);
         if (q - whole > T(0.5)) whole += T(1);
         return whole;

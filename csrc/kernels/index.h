@@ -78,6 +78,9 @@ struct IndexKernels {
     // Sets the slice at index[0] * stride. Null: `put` does it.
     void (*put_one)(void* out, const int64_t* index, int64_t size, int64_t stride, bool wrap, const char* name, const Slice& slice,
                     const void* values, const int64_t* value_strides, int64_t item);
+    // `offsets` and `take` of single elements at once, with `wrap`. Null: one after the other.
+    void (*take_elements)(void* out, const void* in, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count,
+                          int64_t n, int64_t item, const char* name);
 };
 
 }  // namespace wisp::kernels

@@ -170,18 +170,9 @@ static const Operators operators = {
         bool by_count) {
          const Tensor ends = kernel_input(offsets, DType::i64);
          const char* must_rise = "embedding_bag: offsets must rise from 0 to at most the number of indices";
-         Tensor kept = ends;
-         if (const auto rise = kernels::embedding().rise) {
-             if (!rise(ends.device_data<int64_t>(), ends.numel(), index.numel())) throw RuntimeError(must_rise, ", ", index.numel());
-         } else if (ends.numel() > 0) {  // integers: nothing here is recorded
-             kept = minimum(maximum(ends, Scalar(0)), Scalar(index.numel()));
-             Tensor good = eq(kept, ends);
-             if (ends.numel() > 1) {
-                 const Tensor rising = le(narrow(ends, 0, 0, ends.numel() - 1), narrow(ends, 0, 1, ends.numel() - 1));
-                 good = cat({good, rising}, 0);
-             }
-             kernels::index().holds(good.device_data<bool>(), good.numel(), must_rise);
-         }
+         const Tensor kept = empty(ends.sizes(), DType::i64);
+         if (!kernels::embedding().rise(kept.device_data<int64_t>(), ends.device_data<int64_t>(), ends.numel(), index.numel(), must_rise))
+             throw RuntimeError(must_rise, ", ", index.numel());
          BagResult r = embedding_bag(weight, index, kept, sample_weight, padding, int(mode), by_count);
          return std::tuple<Tensor, Tensor>(r.y, r.picked);
      },

@@ -10,14 +10,27 @@ int64_t item_value(const Tensor& t) { return item(t).to_int(); }
 
 namespace {
 
-// How an index expression addresses a tensor: an offset per picked slice, and the slice's own dimensions.
+// How an index expression addresses a tensor: indices of the picked slices, and the slice's own dimensions.
 struct Picked {
     Dims index_sizes;      // broadcast shape of the indices
     int64_t position = 0;  // where they stand in the result
-    Tensor offsets;        // int64, in elements from the tensor's data
+    TensorList indices;    // int64, contiguous, of that shape
     Dims slice_sizes, slice_strides;
-    Dims indexed;  // dimensions with an index
+    Dims indexed, sizes, strides;  // dimensions with an index
     int64_t count() const { return product(index_sizes); }
+    Small<const int64_t*, 4> pointers() const {
+        Small<const int64_t*, 4> p;
+        for (const Tensor& i : indices) p.push_back(i.device_data<int64_t>());
+        return p;
+    }
+    // In elements from the tensor's data, for each picked slice.
+    Tensor offsets() const {
+        const Tensor r = empty({count()}, DType::i64);
+        if (r.numel())
+            kernels::index().offsets(r.device_data<int64_t>(), pointers().data(), sizes.data(), strides.data(), int(indices.size()),
+                                     r.numel(), true, "index");
+        return r;
+    }
     Dims result_sizes() const {
         Dims sizes;
         for (int64_t i = 0; i < position; i++) sizes.push_back(slice_sizes[i]);
@@ -62,11 +75,7 @@ Picked pick(const Tensor& t, const TensorList& indices) {
             p.slice_strides.push_back(t.stride(d));
         }
     const int64_t n = product(p.index_sizes);
-    p.offsets = empty({n}, DType::i64);
     if (n == 0) return p;
-    TensorList flat;
-    Small<const int64_t*, 4> pointers;
-    Dims sizes, strides;
     for (int64_t k = 0; k < given.size(); k++) {
         const int64_t d = p.indexed[k];
         if (t.size(d) == 0) throw IndexError("index is out of bounds for dimension with size 0 (dimension ", d, ")");
@@ -79,13 +88,10 @@ Picked pick(const Tensor& t, const TensorList& indices) {
         if (bad >= 0)
             throw IndexError("index ", item(select(reshape(c, {-1}), 0, bad)).to_int(), " is out of bounds for dimension ", d,
                              " with size ", t.size(d));
-        flat.push_back(c);
-        pointers.push_back(c.device_data<int64_t>());
-        sizes.push_back(t.size(d));
-        strides.push_back(t.stride(d));
+        p.indices.push_back(c);
+        p.sizes.push_back(t.size(d));
+        p.strides.push_back(t.stride(d));
     }
-    kernels::index().offsets(p.offsets.device_data<int64_t>(), pointers.data(), sizes.data(), strides.data(), int(pointers.size()), n, true,
-                             "index");
     return p;
 }
 
@@ -106,10 +112,11 @@ void put(const Tensor& t, const Picked& p, const Tensor& values, bool accumulate
     v = contiguous(to(to(v, t.dtype()), t.device()));
     const Dims strides = contiguous_strides(p.slice_sizes);
     const kernels::Slice slice{int(p.slice_sizes.size()), p.slice_sizes.data(), p.slice_strides.data()};
+    const Tensor offsets = p.offsets();
     int64_t span = 1;
     for (int64_t d : p.indexed) span += (t.size(d) - 1) * t.stride(d);
     kernels::index().put(accumulate ? kernels::Scatter::add : kernels::Scatter::set, t.device_data(), t.dtype(),
-                         p.offsets.device_data<int64_t>(), p.count(), slice, v.device_data(), product(p.slice_sizes), strides.data(), span);
+                         offsets.device_data<int64_t>(), p.count(), slice, v.device_data(), product(p.slice_sizes), strides.data(), span);
 }
 
 }  // namespace
@@ -131,8 +138,13 @@ Tensor index(const Tensor& t, const TensorList& indices) {
         for (int64_t d = 0; d < t.dim(); d++)
             if (!order.contains(d)) order.push_back(d);
         const Tensor source = alias(t, t.layout().permute(order));  // outlives the time without the interpreter's lock
+        const auto elements = p.slice_sizes.empty() ? kernels::index().take_elements : nullptr;
+        const Tensor offsets = elements ? Tensor() : p.offsets();
         Unlocked unlocked(r.numel());
-        take_slices(r, p.position, source, p.indexed.size(), p.offsets, p.count());
+        if (elements)
+            elements(r.device_data(), t.device_data(), p.pointers().data(), p.sizes.data(), p.strides.data(), int(p.indices.size()),
+                     p.count(), item_size(t.dtype()), "index");
+        else take_slices(r, p.position, source, p.indexed.size(), offsets, p.count());
     }
     if (needs_grad(t)) {
         TensorList saved = indices;

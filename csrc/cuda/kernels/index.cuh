@@ -36,20 +36,21 @@ struct IndexList {
     Report* report;
 };
 // -1 where an index is out of range.
-__global__ void __launch_bounds__(256) index_offsets(int64_t* out, const IndexList list, int64_t n) {
-    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (i >= n) return;
+WISP_INLINE int64_t offset_at(const IndexList& list, int64_t i) {
     int64_t offset = 0;
     for (int k = 0; k < list.count; k++) {
         const int64_t at = list.indices[k][i], size = list.sizes[k];
         if (at >= size || at < (list.wrap ? -size : 0)) {
             report_index(list.report, at, size, list.name);
-            out[i] = -1;
-            return;
+            return -1;
         }
         offset += (at < 0 ? at + size : at) * list.strides[k];
     }
-    out[i] = offset;
+    return offset;
+}
+__global__ void __launch_bounds__(256) index_offsets(int64_t* out, const IndexList list, int64_t n) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i < n) out[i] = offset_at(list, i);
 }
 
 constexpr int ahead = 4;  // elements of a thread that are read before they are needed
@@ -76,6 +77,20 @@ template <int Bytes> __global__ void __launch_bounds__(256)
 #pragma unroll
     for (int a = 0; a < ahead; a++)
         if (first + a * 256 < n * slice) static_cast<T*>(out)[to[a]] = taken[a];
+}
+
+template <int Bytes> __global__ void __launch_bounds__(256) take_elements(void* out, const void* in, const IndexList list, int64_t n) {
+    using T = Cell<Bytes>;
+    const int64_t first = int64_t(blockIdx.x) * (256 * ahead) + threadIdx.x;
+    T taken[ahead];
+#pragma unroll
+    for (int a = 0; a < ahead; a++) {
+        const int64_t at = first + a * 256 < n ? offset_at(list, first + a * 256) : -1;
+        taken[a] = at < 0 ? T{} : static_cast<const T*>(in)[at];
+    }
+#pragma unroll
+    for (int a = 0; a < ahead; a++)
+        if (first + a * 256 < n) static_cast<T*>(out)[first + a * 256] = taken[a];
 }
 
 enum How : int { how_set, how_add, how_multiply, how_minimum, how_maximum };
@@ -294,6 +309,16 @@ template <int Bytes> __global__ void __launch_bounds__(256)
     if (i >= n * cells) return;
     const int64_t k = split(i, cells).whole, r = index[k];
     static_cast<T*>(out)[i] = r >= 0 && r < rows ? static_cast<const T*>(table)[r * cells + (i - k * cells)] : T{};
+}
+
+// Offsets of bags, which must rise from 0 to at most `most`: in range, whatever they are.
+__global__ void __launch_bounds__(256)
+    bound_offsets(int64_t* out, const int64_t* in, int64_t n, int64_t most, unsigned long long message, Report* report) {
+    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= n) return;
+    const int64_t bounded = in[i] < 0 ? 0 : in[i] > most ? most : in[i];
+    out[i] = bounded;
+    if (bounded != in[i] || (i > 0 && in[i - 1] > in[i])) report_error(report, message);
 }
 
 struct Bags {

@@ -41,8 +41,9 @@ template <class T, class Target, class Source, class Scale>
 void add_rows(T* grad_table, int64_t rows, int64_t width, int64_t n, Target target, Source source, Scale scale) {
     using C = Compute<T>;
     if constexpr (sizeof(T) == sizeof(C)) {
-        each_column_block(width, n + rows / 4, [&](int64_t first, int64_t last) {
-            for (int64_t r = 0; r < rows; r++) std::memset(grad_table + r * width + first, 0, size_t(last - first) * sizeof(T));
+        parallel_for(rows * width, 1 << 18,
+                     [&](int64_t begin, int64_t end) { std::memset(grad_table + begin, 0, size_t(end - begin) * sizeof(T)); });
+        each_column_block(width, n, [&](int64_t first, int64_t last) {
             for (int64_t i = 0; i < n; i++) {
                 const int64_t row = target(i);
                 if (row < 0) continue;

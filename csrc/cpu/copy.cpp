@@ -418,8 +418,30 @@ template <class T> void copy_alternating(T* dst, const T* src, const CopyPlan& p
     });
 }
 
+// Many short rows of whole lines, as heads of attention are: two loops without a call.
+template <class T> void copy_lines(T* dst, const T* src, const CopyPlan& p) {
+    typedef char Line __attribute__((vector_size(64), aligned(1), may_alias));
+    const int last = p.ndim - 1;
+    const int64_t width = p.sizes[last], bytes = width * int64_t(sizeof(T)), d_step = p.dst[last - 1], s_step = p.src[last - 1];
+    parallel_for(p.count / width, (grain + width - 1) / width, [&](int64_t begin, int64_t end) {
+        p.rows(
+            begin, end,
+            [&](int64_t d, int64_t s, int64_t n) {
+                for (int64_t r = 0; r < n; r++) {
+                    char* to = reinterpret_cast<char*>(dst + d + r * d_step);
+                    const char* from = reinterpret_cast<const char*>(src + s + r * s_step);
+                    for (int64_t i = 0; i < bytes; i += 64) *reinterpret_cast<Line*>(to + i) = *reinterpret_cast<const Line*>(from + i);
+                }
+            },
+            1);
+    });
+}
+
 template <class T> void copy_same(T* dst, const T* src, const CopyPlan& p) {
     const int last = p.ndim - 1;
+    if (const int64_t bytes = p.sizes[last] * int64_t(sizeof(T));
+        last > 0 && p.dst[last] == 1 && p.src[last] == 1 && bytes % 64 == 0 && bytes <= 1024)
+        return copy_lines(dst, src, p);
     if (last > 0 && p.dst[last] == 1 && p.sizes[last] < 4 && p.src[last] > 1 && p.src[last - 1] == 1 && p.sizes[last - 1] >= 8)
         return copy_alternating(dst, src, p);
     if (const int k = transposed_dimension(p); k >= 0) return copy_transposed(dst, src, p, k);

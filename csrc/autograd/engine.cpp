@@ -242,7 +242,9 @@ void run_node(Task& task, Node& node) {
     state.buffer = {};
     grads.resize(std::max<int64_t>(node.outputs.size(), 1));
 
-    if (!task.batch) [[likely]]
+    if (task.selective && !state.needed) [[unlikely]] {
+        // nothing comes here: whoever waits for this node only counts
+    } else if (!task.batch) [[likely]]
         run_hooks_of_tensors(node, grads);
     else if (node.hooks || (node.variable && node.variable->extra && node.variable->extra->hooks))
         each_of_batch(task.batch, grads, [&](Small<Tensor, 1>& row) { run_hooks_of_tensors(node, row); });

@@ -66,7 +66,7 @@ class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return _explained(importlib.machinery.PathFinder.find_spec(name, path, target) or Finder.find_spec(name))
         ours = own_name(name)
         if ours is None:
-            return None
+            return _then(importlib.machinery.PathFinder.find_spec(name, path, target), _tell_optree) if name == "optree" else None
         try:
             module = importlib.import_module(ours)
         except ModuleNotFoundError as error:
@@ -105,15 +105,33 @@ class _Distribution(importlib.metadata.Distribution):
 
 def _explained(spec):
     """The spec of a module of Wisp that will explain what it lacks once it is loaded."""
+    return _then(spec, _explain)
+
+
+def _then(spec, work):
+    """The spec of a module with which something is to be done once it is loaded."""
     if spec is not None and spec.loader is not None:
         execute = spec.loader.exec_module
 
         def exec_module(module):
             execute(module)
-            _explain(module)
+            work(module)
 
         spec.loader.exec_module = exec_module
     return spec
+
+
+def _tell_optree(optree):
+    """To optree a dict is a tree only if it is of that very class: `module._parameters` is a tree as well, with its names in order."""
+    from wisp.nn.modules.registry import Registry
+
+    def flatten(registry):
+        names = sorted(registry)
+        return [registry[name] for name in names], names, names
+
+    optree.register_pytree_node(
+        Registry, flatten, lambda names, values: dict(zip(names, values)), namespace=vars(optree.registry)["__GLOBAL_NAMESPACE"]
+    )
 
 
 def _explain(module):

@@ -1,10 +1,13 @@
-"""`torch.jit` for programs that use it: Wisp runs Python itself, so scripting and tracing give the thing back as it is.
+"""`torch.jit` for programs that use it: Wisp runs Python itself, so scripting and tracing give back functions as they are, and of a
+module a twin with the same tensors.
 
 `save` and `load` keep the whole module by its Python class, as `wisp.save(module)` does.
 """
 
 import builtins as _builtins
+import collections as _collections
 import functools as _functools
+import types as _types
 from typing import Final  # noqa: F401
 
 from wisp import _reference
@@ -93,27 +96,48 @@ class RecursiveScriptModule(ScriptModule):
 _scripted_classes = {}
 
 
-def _scripted(obj):
-    """A module becomes one of a class that is its own and `RecursiveScriptModule`; anything else stays as it is."""
+def _scripted(obj, made=None):
+    """The twin of a module, of a class that is its own and `RecursiveScriptModule`: tensors are shared, flags and hooks are the twin's.
+    The module stays as it is, and so does anything else. `made` has the twins of submodules."""
     if not _builtins.isinstance(obj, _nn.Module) or _builtins.isinstance(obj, ScriptModule):
         return obj
     obj = obj.__dict__["_modules"].get("_orig_mod", obj)  # of a compiled module the module itself, which can be saved
-    kind = type(obj)
+    made = {} if made is None else made
+    if id(obj) in made:
+        return made[id(obj)]
+    kind = _scripted_class(type(obj))
+    try:
+        twin = _nn.Module.__new__(kind)
+    except TypeError:  # a class with memory of its own
+        return obj
+    if kind is type(obj):
+        return obj
+    made[id(obj)] = twin
+    state = {name: _for_twin(name, value, obj, twin) for name, value in obj.__dict__.items()}
+    state["_modules"] = {name: _scripted(child, made) for name, child in obj._modules.items()}
+    _nn.Module.__setstate__(twin, state)
+    return twin
+
+
+def _for_twin(name, value, obj, twin):
+    if type(value) in (dict, _collections.OrderedDict, set) and name.startswith("_"):
+        return value.copy()
+    if _builtins.isinstance(value, _types.MethodType) and value.__self__ is obj:
+        return _types.MethodType(value.__func__, twin)
+    return value
+
+
+def _scripted_class(kind):
     if kind not in _scripted_classes:
         try:
-            made = type(
+            _scripted_classes[kind] = type(
                 kind.__name__,
                 (kind, RecursiveScriptModule),
                 {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce_ex__": _reduce_scripted, "_original_class": kind},
             )
         except TypeError:  # a metaclass that does not go together with ours
-            made = kind
-        _scripted_classes[kind] = made
-    try:
-        obj.__class__ = _scripted_classes[kind]
-    except TypeError:  # a class with slots of its own
-        pass
-    return obj
+            _scripted_classes[kind] = kind
+    return _scripted_classes[kind]
 
 
 def _reduce_scripted(self, protocol):
@@ -125,7 +149,7 @@ def _reduce_scripted(self, protocol):
 
 
 def script(obj=None, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
-    """Return the function, class or module as it is.
+    """Return the function or class as it is; of a module a twin with the same parameters.
 
     >>> import wisp
     >>> @wisp.jit.script
@@ -138,7 +162,7 @@ def script(obj=None, optimize=None, _frames_up=0, _rcb=None, example_inputs=None
 
 
 def trace(func, example_inputs=None, **options):
-    """Call the function or module once on the example and return it as it is.
+    """Call the function or module once on the example and return the function as it is, of a module a twin with the same parameters.
 
     >>> import wisp
     >>> model = wisp.jit.trace(wisp.nn.Linear(2, 1), wisp.ones(1, 2))
@@ -156,7 +180,7 @@ def trace(func, example_inputs=None, **options):
 
 
 def trace_module(mod, inputs, **options):
-    """Call the named methods once on their examples and return the module as it is."""
+    """Call the named methods once on their examples and return a twin of the module, with the same parameters."""
     import wisp
 
     with wisp.no_grad():

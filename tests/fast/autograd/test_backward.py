@@ -513,6 +513,20 @@ def test_hook_on_a_captured_tensor():
     assert autograd.grad(z, x)[0].tolist() == [72.0]
 
 
+def test_hooks_beside_the_way_to_what_is_asked_for_stay_quiet():
+    x, log = leaf(2.0), []
+    beside, before = x * 3, x * 2
+    asked = before.clone()
+    after = asked.relu()
+    for name, tensor in (("beside", beside), ("before", before), ("asked", asked), ("after", after)):
+        tensor.register_hook(lambda g, name=name: log.append((name, g is None)))
+    autograd.grad((after + beside).sum(), asked, retain_graph=True)
+    assert log == [("after", False), ("asked", False)]
+    log.clear()
+    autograd.grad((after + beside).sum(), x)
+    assert sorted(log) == [("after", False), ("asked", False), ("before", False), ("beside", False)]
+
+
 # --- re-entrance --------------------------------------------------------------------------------------------------
 
 

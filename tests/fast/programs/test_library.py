@@ -141,6 +141,34 @@ def test_scripted_modules_are_known_as_such(tmp_path):
     assert wisp.equal(wisp.jit.load(str(tmp_path / "model.pt"))(x), model(x))
 
 
+def test_scripting_leaves_the_module_as_it_is():
+    """What `script` makes is a twin: it shares tensors, not flags, hooks or the class; shared submodules stay shared."""
+
+    class Net(wisp.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = self.again = wisp.nn.Linear(2, 2)
+            self.run = self.first.forward
+            self.step = self.twice
+            self.register_buffer("scale", wisp.ones(1))
+
+        def twice(self, x):
+            return self.again(self.first(x)) * self.scale
+
+        forward = twice
+
+    model = Net()
+    for made in (wisp.jit.script(model), wisp.jit.trace(model, wisp.ones(1, 2))):
+        assert type(model) is Net and type(model.first) is wisp.nn.Linear and isinstance(made, (Net, wisp.jit.ScriptModule))
+        assert made is not model and made.first is made.again and isinstance(made.first, wisp.jit.ScriptModule)
+        assert made.first.weight is model.first.weight and made.scale is model.scale and made.step.__self__ is made
+        made.eval()
+        made.register_forward_hook(lambda *_: wisp.zeros(1))
+        assert model.training and model.first.training and not made.first.training
+        assert made(wisp.ones(1, 2)).tolist() == [0.0] and model(wisp.ones(1, 2)).shape == (1, 2)
+        assert list(made.state_dict()) == list(model.state_dict())
+
+
 def test_modules_show_how_they_are_called():
     import inspect
 
@@ -327,3 +355,35 @@ def test_parameters_of_units_are_not_flat():
     from wisp.distributed.fsdp import FlatParameter
 
     assert issubclass(FlatParameter, wisp.nn.Parameter) and not isinstance(wisp.nn.Linear(1, 1).weight, FlatParameter)
+
+
+def test_optree_is_told_of_registries(tmp_path):
+    """To optree only a plain dict is a tree; what a module keeps its parameters in is made known to it when it is imported."""
+    (tmp_path / "optree").mkdir()
+    (tmp_path / "optree" / "registry.py").write_text("__GLOBAL_NAMESPACE = 'everywhere'\n")
+    (tmp_path / "optree" / "__init__.py").write_text(
+        "from optree import registry\nknown = {}\n"
+        "def register_pytree_node(kind, flatten, unflatten, *, namespace):\n    known[kind] = flatten, unflatten, namespace\n"
+    )
+    code = f"""
+import sys
+sys.path.insert(0, {str(tmp_path)!r})
+import wisp.as_torch
+import optree, torch
+registry = torch.nn.Linear(2, 3)._parameters
+flatten, unflatten, namespace = optree.known[type(registry)]
+values, names, paths = flatten(registry)
+again = unflatten(names, values)
+print(namespace, names, paths, [tuple(value.shape) for value in values], type(again).__name__, again["weight"] is registry["weight"])
+"""
+    assert ran(code).strip() == "everywhere ['bias', 'weight'] ['bias', 'weight'] [(3,), (3, 2)] dict True"
+
+
+def test_tolerances_that_tests_ask_for():
+    from wisp.testing._comparison import default_tolerances, get_tolerances
+
+    assert get_tolerances(wisp.ones(1), wisp.float64, rtol=None, atol=None) == (1.3e-6, 1e-5)
+    assert get_tolerances(wisp.float64, rtol=0.5, atol=0.25) == (0.5, 0.25) and default_tolerances(wisp.int64) == (0.0, 0.0)
+    assert default_tolerances(wisp.float64, dtype_precisions={wisp.float64: (1.0, 2.0)}) == (1.0, 2.0)
+    with pytest.raises(ValueError, match="got no atol"):
+        get_tolerances(wisp.float64, rtol=0.5, atol=None)

@@ -30,6 +30,15 @@ def _version():
     return None
 
 
+def flags_frozen():
+    """Whether switches may only be set by their `flags()` contexts: they may always be set."""
+    return False
+
+
+def disable_global_flags():
+    """PyTorch's own tests forbid bare assignments to switches by it; here it changes nothing."""
+
+
 class _Matmul(_types.SimpleNamespace):
     """Products on the GPU: whether float32 ones may use TF32."""
 

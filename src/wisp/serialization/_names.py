@@ -8,7 +8,9 @@ import abc
 import collections
 import contextlib
 import enum
+import functools
 import importlib
+import inspect
 import math
 import pickle
 import sys
@@ -319,7 +321,15 @@ def _numpy_content(array, state):
     array.__setstate__(state)
 
 
-Unpickler.finishers.update({numpy.ndarray: _numpy_content, numpy.dtype: _numpy_order})
+def _partial_arguments(partial, state):
+    """Function, positional and named arguments, attributes."""
+    kinds = (object, tuple, dict, (dict, type(None)))
+    if type(state) is not tuple or len(state) != 4 or not all(map(isinstance, state, kinds)) or not callable(state[0]):
+        raise pickle.UnpicklingError("functools.partial with arguments that it does not take")
+    partial.__setstate__(state)
+
+
+Unpickler.finishers.update({numpy.ndarray: _numpy_content, numpy.dtype: _numpy_order, functools.partial: _partial_arguments})
 
 
 _SCALARS = (int, float, bool, str, complex, slice, range)
@@ -507,6 +517,8 @@ def _of_a_model(module, name):
         module = "wisp" + module[5:]
     if f"{module} {name}" == "builtins getattr":  # by which Python 3.11.0 to 3.11.3 write an enum's member
         return getattr, _member
+    if f"{module} {name}" == "functools partial":
+        return functools.partial, _partial
     if module == "pathlib._local":  # where Python 3.13 has its paths
         module = "pathlib"
     harmless = _HARMLESS.get(f"{module} {name}")
@@ -534,16 +546,26 @@ def _of_a_model(module, name):
         return kind, BLANK
     if isinstance(kind, types.FunctionType) and (kind.__module__, kind.__qualname__) == (module, name) and _may_be_held(module):
         return kind, None  # an activation or a hook that a model holds; the file itself may not call it
-    return _of_the_program(kind) if _is_own(kind) else None
+    return _of_the_program(kind) or (kind, None) if _is_own(kind) else None
 
 
 def _may_be_held(module):
     return module.startswith("wisp.nn.") or module.partition(".")[0] not in (*sys.stdlib_module_names, "wisp")
 
 
+def _partial(function):
+    """A function with arguments, which come as its state; nothing is called."""
+    return functools.partial(function)
+
+
 def _member(kind, name):
+    """A member of an enum, or a method of a model, by its name."""
+    if isinstance(kind, wisp.nn.Module) and isinstance(method := inspect.getattr_static(type(kind), name, None), types.FunctionType):
+        return types.MethodType(method, kind)
     if not (_is_own(kind) and issubclass(kind, enum.Enum)):
-        raise pickle.UnpicklingError("the file calls getattr on something else than an enum, which may not be called")
+        raise pickle.UnpicklingError(
+            "the file calls getattr on something else than an enum or a method of a model, which may not be called"
+        )
     return kind._member_map_[name]
 
 

@@ -387,3 +387,9 @@ def test_tolerances_that_tests_ask_for():
     assert default_tolerances(wisp.float64, dtype_precisions={wisp.float64: (1.0, 2.0)}) == (1.0, 2.0)
     with pytest.raises(ValueError, match="got no atol"):
         get_tolerances(wisp.float64, rtol=0.5, atol=None)
+
+
+def test_switches_of_backends_may_be_set():
+    """MONAI's set_determinism asks before it sets them."""
+    wisp.backends.disable_global_flags()
+    assert wisp.backends.flags_frozen() is False

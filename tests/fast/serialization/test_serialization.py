@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import enum
 import fcntl
+import functools
 import io
 import os
 import pathlib
@@ -575,6 +576,23 @@ def test_models_hold_functions_of_the_program():
     for called in (squared, os.system):
         with pytest.raises(pickle.UnpicklingError):
             round_trip(Called(called), weights_only=False)
+
+
+def test_models_hold_classes_methods_and_partial_functions():
+    """What a model is put together from is named by the file, or tied up, and never called."""
+    held = functools.partial(Watched, 1, key=wisp.ones(2))
+    read = round_trip(Holding(held), weights_only=False).function
+    assert read.func is Watched and read.args == (1,) and read.keywords["key"].tolist() == [1, 1] and not Watched.ran
+    assert round_trip(Holding(Watched), weights_only=False).function is Watched
+    model = Holding(None)
+    model.function = model.train
+    read = round_trip(model, weights_only=False)
+    assert read.function.__self__ is read and read.function.__func__ is wisp.nn.Module.train
+    for refused in (Called(Watched), Reached(model, "training"), Reached(model, "function"), Reached(wisp.ones(1), "numpy")):
+        with pytest.raises(pickle.UnpicklingError):
+            round_trip(refused, weights_only=False)
+    with pytest.raises(pickle.UnpicklingError):
+        round_trip(Holding(held))
 
 
 class Called:

@@ -29,7 +29,8 @@ bool is_bool(const Arg& a) { return a.tensor ? a.tensor->dtype() == DType::boole
 void check_alpha(const char* name, const Arg& a, const Arg& b, const Scalar& alpha) {
     const DType d = a.tensor && b.tensor ? result_type(*a.tensor, *b.tensor)
                     : a.tensor           ? result_type(*a.tensor, b.number)
-                                         : result_type(*b.tensor, a.number);
+                    : b.tensor           ? result_type(*b.tensor, a.number)
+                                         : result_type(wrapped_number(a.number), b.number);
     if (alpha.is_bool() && d != DType::boolean) throw RuntimeError("Boolean alpha only supported for Boolean results. (", name, ")");
     if (alpha.is_floating() && is_integral(d))
         throw RuntimeError("For integral input tensors, argument alpha must not be a floating point number. (", name, ")");
@@ -52,7 +53,6 @@ void old_order(const char* name) {
 }
 
 template <bool in_place> Tensor add_or_sub(const Arg& a, const Arg& b, const Scalar& alpha, bool subtract) {
-    if (!a.tensor && !b.tensor) throw TypeError("add(): expected at least one Tensor");
     if (subtract) refuse_bool_subtraction(a, b);
     const Pointwise plain = subtract ? Pointwise::sub : Pointwise::add;
     if (alpha == 1.0) {

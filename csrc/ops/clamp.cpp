@@ -24,12 +24,37 @@ constexpr Names clamp_names = {"ClampBackward1", "ClampBackward0"}, min_names = 
 
 Tensor bound(const Arg& a) { return !a.given ? Tensor() : a.tensor ? *a.tensor : wrapped_number(a.number); }
 
+// The dtype of x and both bounds, of which those without dimensions are weaker than x. One of them beside a number is a number, too.
+DType common_dtype(const Tensor& x, const Arg& low, const Arg& high) {
+    DType r = x.dtype();
+    std::optional<DType> weak;
+    const bool with_number = (low.given && !low.tensor) || (high.given && !high.tensor);
+    for (const Arg* bound : {&low, &high})
+        if (bound->tensor && bound->tensor->dim()) r = promote(r, bound->tensor->dtype());
+    for (const Arg* bound : {&low, &high}) {
+        if (!bound->tensor || bound->tensor->dim()) continue;
+        DType d = bound->tensor->dtype();
+        if (with_number) d = is_floating(d) ? default_dtype() : d == DType::boolean ? d : DType::i64;
+        weak = weak ? promote(*weak, d) : d;
+    }
+    GradMode off(false);
+    if (weak) r = result_type(empty({0}, r), empty({}, *weak));
+    for (const Arg* bound : {&low, &high})
+        if (bound->given && !bound->tensor) r = result_type(empty({0}, r), bound->number);
+    return r;
+}
+
 Tensor clamp_to_tensors(const Tensor& x, const Arg& low, const Arg& high, const char* name) {
     Tensor y = x;
+    const bool alike = (!low.tensor || low.tensor->dtype() == x.dtype()) && (!high.tensor || high.tensor->dtype() == x.dtype());
     {
         GradMode off(false);
-        if (low.given) y = pointwise(Pointwise::maximum, y, low);
-        if (high.given) y = pointwise(Pointwise::minimum, y, high);
+        if (!alike && x.dim()) y = to(x, common_dtype(x, low, high));
+        const DType d = y.dtype();
+        const auto with = [&](const Arg& bound) { return !alike && x.dim() && bound.tensor ? to(*bound.tensor, d) : Tensor(); };
+        const Tensor least = with(low), most = with(high);
+        if (low.given) y = pointwise(Pointwise::maximum, y, least ? Arg(least) : low);
+        if (high.given) y = pointwise(Pointwise::minimum, y, most ? Arg(most) : high);
     }
     const Tensor lo = bound(low), hi = bound(high);
     if (!needs_grad(x, lo, hi)) return y;

@@ -13,7 +13,7 @@ template <Pointwise op> Tensor unary_row_(const Tensor& x) { return pointwise_(o
     throw TypeError(pointwise_info(op).name, "(): expected at least one Tensor, got two numbers");
 }
 template <Pointwise op> Tensor binary_row(const Arg& a, const Arg& b) {
-    if (!a.tensor && !b.tensor) two_numbers(op);
+    if (op != Pointwise::mul && !a.tensor && !b.tensor) two_numbers(op);  // sums, products and quotients of numbers are tensors in PyTorch
     return pointwise(op, a, b);
 }
 template <Pointwise op> Tensor binary_row_(const Tensor& a, const Arg& b) { return pointwise_(op, a, b); }

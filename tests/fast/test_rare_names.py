@@ -205,7 +205,7 @@ def test_parametrized_tests_of_a_class():
 
 def test_functions_that_were_removed_say_so():
     for name in "eig lstsq matrix_rank solve symeig".split():
-        with pytest.raises(RuntimeError, match=f"torch.{name}: this function was deprecated .* use torch.linalg"):
+        with pytest.raises(RuntimeError, match=f"torch.{name}: This function was deprecated .* use torch.linalg"):
             getattr(wisp, name)(wisp.eye(2))
 
 

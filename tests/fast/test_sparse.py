@@ -572,3 +572,11 @@ def test_resize_as():
 def test_diagonals_that_do_not_fit(diagonals, offsets, shape, said):
     with pytest.raises(RuntimeError, match=said):
         wisp.sparse.spdiags(diagonals, wisp.tensor(offsets), shape)
+
+
+def test_products_in_place_keep_the_dtype():
+    x = wisp.sparse_coo_tensor([[0, 1]], [2, 3], (2,), dtype=wisp.uint8)
+    x.mul_(wisp.sparse_coo_tensor([[1]], [4], (2,), dtype=wisp.int16))
+    assert x.dtype == wisp.uint8 and x.to_dense().tolist() == [0, 12]
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        x.mul_(wisp.tensor([1.5, 2.0]))

@@ -224,7 +224,8 @@ def _product_of_patterns(a, b):
 def mul_(input, other):
     if not _is_sparse(input):
         return input.copy_(mul(input, other).to_dense())
-    return input._become(mul(input, other))
+    result = mul(input, other)
+    return input._become(result.to(input.dtype) if wisp.can_cast(result.dtype, input.dtype) else result)
 
 
 @_operator("div")

@@ -91,3 +91,28 @@ def test_transposed_self_is_read_before_it_is_written():
     expected = x.numpy() + x.numpy().T
     x.add_(x.t())
     assert (x.numpy() == expected).all()
+
+
+def test_arithmetic_of_two_numbers_gives_a_tensor():
+    for name, expected in (("add", 9.0), ("sub", 5.0), ("mul", 14.0), ("div", 3.5), ("floor_divide", 3.0)):
+        result = getattr(wisp, name)(7, 2.0)
+        assert result.item() == expected and result.shape == () and result.dtype == wisp.float32
+    assert wisp.add(True, True).dtype == wisp.bool and wisp.mul(2, 3).dtype == wisp.int64
+    assert wisp.add(1, 2, alpha=3).item() == 7
+    with pytest.raises(RuntimeError, match="Boolean alpha"):
+        wisp.add(1, 1, alpha=True)
+    with pytest.raises(TypeError, match="at least one Tensor"):
+        wisp.pow(2, 3)
+
+
+def test_clamp_has_the_dtype_of_the_tensor_and_both_bounds():
+    x = wisp.ones(2, dtype=wisp.int32)
+    double, single = wisp.zeros(2, dtype=wisp.float64), wisp.ones(2)
+    for low, high, dtype in (
+        (double[0], single, wisp.float32),  # a bound without dimensions is weaker than the other
+        (single[0], double[0], wisp.float64),
+        (double[0], 1, wisp.float32),  # beside a number it is one
+        (double, single, wisp.float64),
+        (double[0], None, wisp.float64),
+    ):
+        assert wisp.clamp(x, low, high).dtype == dtype

@@ -153,6 +153,42 @@ template <class T> WISP_INLINE const T* fetch(const Problem& p, int64_t offset, 
 
 // ---- the two loops ---------------------------------------------------------------------------------------------
 
+// The sums of `count` rows of N numbers: in sixteen rows at a time neighbours are added until one number is left of each.
+template <int N, class Total> void sums_of_short_rows(const float* in, int64_t count, Total* totals) {
+    using Sixteen = float __attribute__((vector_size(64)));
+    using Line = float __attribute__((vector_size(64), aligned(4), may_alias));
+    int32_t __attribute__((vector_size(64))) even, odd;
+    for (int l = 0; l < 16; l++) even[l] = 2 * l, odd[l] = 2 * l + 1;
+    for (int64_t r = 0; r < count; r += 16) {
+        const int64_t high = least(16, count - r);
+        alignas(64) float rest[16 * N];
+        const float* from = in + r * N;
+        if (high < 16) {
+            for (int64_t i = 0; i < 16 * N; i++) rest[i] = i < high * N ? from[i] : 0;
+            from = rest;
+        }
+        Sixteen v[N];
+        for (int i = 0; i < N; i++) v[i] = *reinterpret_cast<const Line*>(from + 16 * i);
+        for (int left = N / 2; left > 0; left /= 2)
+            for (int i = 0; i < left; i++)
+                v[i] = __builtin_shuffle(v[2 * i], v[2 * i + 1], even) + __builtin_shuffle(v[2 * i], v[2 * i + 1], odd);
+        for (int64_t i = 0; i < high; i++) totals[r + i] = Total(v[0][i]);
+    }
+}
+
+template <class Fold, class T, class Total> bool short_rows(const Problem& p, int64_t begin, int64_t count, Total* totals) {
+    if constexpr (std::is_same_v<Fold, Sum> && std::is_same_v<T, float>) {
+        const int64_t n = p.length;
+        if (!p.in_place || p.reduced.ndim != 1 || p.reduced.strides[0][0] != 1 || p.kept.ndim != 1 || p.kept.strides[0][0] != n)
+            return false;
+        const float* in = reinterpret_cast<const float*>(p.in) + begin * n;
+        if (n == 4) return sums_of_short_rows<4>(in, count, totals), true;
+        if (n == 8) return sums_of_short_rows<8>(in, count, totals), true;
+        if (n == 16) return sums_of_short_rows<16>(in, count, totals), true;
+    }
+    return false;
+}
+
 // The totals of results [begin, begin + count), one after the other, of elements of type S that `Reading` can fold as they lie.
 template <class Fold, class Reading, class S, class T>
 void rows_as_read(const Problem& p, int64_t begin, int64_t count, typename Fold::template Total<T>* totals) {
@@ -360,6 +396,7 @@ template <class T> void positions_in_columns(const Problem& p, int64_t begin, in
 
 template <class Fold, class T> void evaluate_range(const Problem& p, bool by_columns, int64_t begin, int64_t count, const T* parameters,
                                                    typename Fold::template Total<T>* totals) {
+    if (short_rows<Fold, T>(p, begin, count, totals)) return;
     if (by_columns) columns<Fold>(p, begin, count, parameters, totals);
     else rows<Fold>(p, begin, count, parameters, totals);
 }

@@ -276,3 +276,14 @@ def test_more_dimensions_than_a_reduction_can_tell_apart_are_refused():
 def test_nansum_has_the_dtype_that_was_asked_for(dtype):
     result = wisp.nansum(wisp.tensor([[wisp.nan, 2.0], [3.0, wisp.nan]]), 1, dtype=dtype)
     assert result.dtype == dtype and result.tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("length", [2, 3, 4, 8, 16])
+@pytest.mark.parametrize("rows", [1, 15, 16, 17, 5000])
+def test_sums_of_short_rows(rows, length):
+    x = np.random.default_rng(0).integers(-99, 99, (rows, length)).astype(np.float32)
+    for given in (x, np.where(x == 7, np.nan, x), np.where(x == 7, np.inf, x)):
+        assert np.array_equal(wisp.from_numpy(given).sum(1).numpy(), given.sum(1), equal_nan=True)
+    wide = wisp.from_numpy(np.tile(x, 2))[:, :length]  # rows that do not follow one another
+    assert np.array_equal(wide.sum(1).numpy(), x.sum(1))
+    assert np.array_equal(wisp.from_numpy(x)[1:].mean(1).numpy(), x[1:].sum(1) / np.float32(length))

@@ -818,7 +818,7 @@ void add_tensor_type(PyObject* module) {
     type.tp_as_mapping = &mapping;
     type.tp_as_sequence = &sequence;
     type.tp_richcompare = compare;
-    type.tp_hash = [](PyObject* self) -> Py_hash_t { return Py_hash_t(reinterpret_cast<uintptr_t>(self) >> 4); };
+    type.tp_hash = [](PyObject* self) -> Py_hash_t { return Py_hash_t(reinterpret_cast<uintptr_t>(self)); };  // id(self), as in PyTorch
     type.tp_iter = iterate;
     type.tp_repr = repr;
     type.tp_setattro = set_attribute;

@@ -265,3 +265,8 @@ def test_errors_of_operands_that_do_not_fit():
             function(wisp.ones(2), out=wisp.empty(2, dtype=wisp.float64))
     with pytest.raises(RuntimeError, match="does not support non-boolean outputs"):
         wisp.isposinf(wisp.ones(2), out=wisp.empty(2))
+
+
+def test_the_hash_of_a_tensor_is_its_identity():
+    x = wisp.ones(2)
+    assert hash(x) == id(x) and hash(wisp.nn.Parameter(x)) != hash(x)

@@ -488,13 +488,17 @@ PyObject* whole_operator(PyObject*, PyObject* const* args, Py_ssize_t n) {
     });
 }
 
-PyMethodDef functions[] = {{"_whole", reinterpret_cast<PyCFunction>(whole_operator), METH_FASTCALL, nullptr},
-                           {"_set_grad_enabled", set_grad_enabled_c, METH_O, nullptr},
-                           {"is_grad_enabled", is_grad_enabled_c, METH_NOARGS, "is_grad_enabled() -> bool"},
-                           {"_set_inference_mode", set_inference_mode_c, METH_O, nullptr},
-                           {"is_inference_mode_enabled", is_inference_mode_enabled_c, METH_NOARGS, "is_inference_mode_enabled() -> bool"},
-                           {"_function_record", function_record, METH_VARARGS, nullptr},
-                           {nullptr, nullptr, 0, nullptr}};
+PyMethodDef functions[] = {
+    {"_whole", reinterpret_cast<PyCFunction>(whole_operator), METH_FASTCALL, nullptr},
+    {"_set_grad_enabled", set_grad_enabled_c, METH_O, nullptr},
+    {"is_grad_enabled", is_grad_enabled_c, METH_NOARGS,
+     "is_grad_enabled() -> bool\n\nWhether autograd records.\n\n>>> with wisp.no_grad():\n...     wisp.is_grad_enabled()\nFalse"},
+    {"_set_inference_mode", set_inference_mode_c, METH_O, nullptr},
+    {"is_inference_mode_enabled", is_inference_mode_enabled_c, METH_NOARGS,
+     "is_inference_mode_enabled() -> bool\n\nWhether inference mode is on.\n\n>>> with wisp.inference_mode():\n...     "
+     "wisp.is_inference_mode_enabled()\nTrue"},
+    {"_function_record", function_record, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 

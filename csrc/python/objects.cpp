@@ -409,7 +409,7 @@ void add_types(PyObject* module) {
     device_type.tp_getset = device_getset;
     device_type.tp_methods = device_methods;
     ready(device_type, "torch.device", sizeof(DeviceObject),
-          "Where a tensor lives: a kind, and a number.\n\n>>> wisp.device('cuda:1').index\n1");
+          "device(type, index=None)\n\nWhere a tensor lives: a kind, and a number.\n\n>>> wisp.device('cuda:1').index\n1");
     format_type.tp_repr = format_repr;
     ready(format_type, "torch.memory_format", sizeof(FormatObject),
           "The order of dimensions in memory: wisp.contiguous_format, wisp.channels_last, ...\n\n>>> "
@@ -437,7 +437,8 @@ void add_types(PyObject* module) {
     generator_type.tp_methods = generator_methods;
     generator_type.tp_getset = generator_getset;
     ready(generator_type, "torch.Generator", sizeof(GeneratorObject),
-          "A source of random numbers; its state is a seed and how much was drawn.\n\n>>> g = wisp.Generator().manual_seed(7)\n>>> "
+          "Generator(device='cpu')\n\nA source of random numbers; its state is a seed and how much was drawn.\n\n>>> g = "
+          "wisp.Generator().manual_seed(7)\n>>> "
           "g.initial_seed()\n7");
 
     for (int i = 0; i < int(DType::count); i++) {

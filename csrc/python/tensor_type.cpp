@@ -670,25 +670,44 @@ int contains(PyObject* self, PyObject* element) {
 PyMethodDef methods[] = {
     {"backward", reinterpret_cast<PyCFunction>(tensor_backward), METH_FASTCALL | METH_KEYWORDS,
      "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)\n\nComputes the gradients of this tensor with respect to "
-     "the leaves of its graph."},
-    {"size", reinterpret_cast<PyCFunction>(tensor_size), METH_FASTCALL | METH_KEYWORDS, "size(dim=None) -> Size or int"},
-    {"stride", reinterpret_cast<PyCFunction>(tensor_stride), METH_FASTCALL | METH_KEYWORDS, "stride(dim) -> tuple or int"},
-    {"dim", tensor_dim, METH_NOARGS, "dim() -> int"},
-    {"ndimension", tensor_dim, METH_NOARGS, "ndimension() -> int"},
-    {"numel", tensor_numel, METH_NOARGS, "numel() -> int"},
-    {"nelement", tensor_numel, METH_NOARGS, "nelement() -> int"},
-    {"item", tensor_item, METH_NOARGS, "item() -> number"},
-    {"tolist", tensor_tolist, METH_NOARGS, "tolist() -> list or number"},
+     "the leaves of its graph, and adds them to their `grad`.\n\n>>> x = wisp.tensor([1.0, 2.0], requires_grad=True)\n>>> (x * "
+     "x).sum().backward()\n"
+     ">>> x.grad\ntensor([2., 4.])"},
+    {"size", reinterpret_cast<PyCFunction>(tensor_size), METH_FASTCALL | METH_KEYWORDS,
+     "size(dim=None) -> Size or int\n\nThe sizes of all dimensions, or that of one.\n\n>>> wisp.ones(2, 3).size(), wisp.ones(2, "
+     "3).size(-1)\n"
+     "(torch.Size([2, 3]), 3)"},
+    {"stride", reinterpret_cast<PyCFunction>(tensor_stride), METH_FASTCALL | METH_KEYWORDS,
+     "stride(dim=None) -> tuple or int\n\nBy how many elements of memory neighbours along each dimension, or along one, are apart.\n\n"
+     ">>> wisp.ones(2, 3).stride(), wisp.ones(2, 3).t().stride()\n((3, 1), (1, 3))"},
+    {"dim", tensor_dim, METH_NOARGS, "dim() -> int\n\nThe number of dimensions.\n\n>>> wisp.ones(2, 3).dim()\n2"},
+    {"ndimension", tensor_dim, METH_NOARGS, "ndimension() -> int\n\nThe number of dimensions.\n\n>>> wisp.ones(2, 3).ndimension()\n2"},
+    {"numel", tensor_numel, METH_NOARGS, "numel() -> int\n\nThe number of elements.\n\n>>> wisp.ones(2, 3).numel()\n6"},
+    {"nelement", tensor_numel, METH_NOARGS, "nelement() -> int\n\nThe number of elements.\n\n>>> wisp.ones(2, 3).nelement()\n6"},
+    {"item", tensor_item, METH_NOARGS,
+     "item() -> number\n\nThe one element of a tensor as a number of Python. On a GPU the program waits for it.\n\n>>> wisp.ones(2, "
+     "3).sum().item()\n6.0"},
+    {"tolist", tensor_tolist, METH_NOARGS,
+     "tolist() -> list or number\n\nAll elements as numbers of Python, in lists within lists; of a tensor without dimensions the "
+     "number.\n\n"
+     ">>> wisp.arange(4).view(2, 2).tolist()\n[[0, 1], [2, 3]]"},
     {"requires_grad_", reinterpret_cast<PyCFunction>(tensor_requires_grad_), METH_FASTCALL | METH_KEYWORDS,
-     "requires_grad_(requires_grad=True) -> Tensor"},
-    {"retain_grad", tensor_retain_grad, METH_NOARGS, "retain_grad() -> None"},
+     "requires_grad_(requires_grad=True) -> Tensor\n\nLets autograd record what is done with this tensor from now on, or no longer; "
+     "returns the tensor.\n\n"
+     ">>> wisp.ones(2).requires_grad_().requires_grad\nTrue"},
+    {"retain_grad", tensor_retain_grad, METH_NOARGS,
+     "retain_grad() -> None\n\nLets backward fill the `grad` of a tensor that is no leaf.\n\n>>> x = wisp.ones(2, requires_grad=True)\n"
+     ">>> y = x * 3\n>>> y.retain_grad()\n>>> y.sum().backward()\n>>> y.grad\ntensor([1., 1.])"},
     {"_hooks_dict", tensor_hooks_dict, METH_NOARGS, nullptr},
     {"_post_accumulate_dict", tensor_post_accumulate_dict, METH_NOARGS, nullptr},
-    {"data_ptr", tensor_data_ptr, METH_NOARGS, "data_ptr() -> int"},
+    {"data_ptr", tensor_data_ptr, METH_NOARGS,
+     "data_ptr() -> int\n\nThe address of the first element.\n\n>>> x = wisp.ones(4)\n>>> x[1:].data_ptr() - x.data_ptr()\n4"},
     {"_storage_ptr", tensor_storage_ptr, METH_NOARGS, nullptr},
     {"_storage_bytes", tensor_storage_bytes, METH_NOARGS, nullptr},
-    {"element_size", tensor_element_size, METH_NOARGS, "element_size() -> int"},
-    {"storage_offset", tensor_storage_offset, METH_NOARGS, "storage_offset() -> int"},
+    {"element_size", tensor_element_size, METH_NOARGS,
+     "element_size() -> int\n\nThe bytes of an element.\n\n>>> wisp.ones(2, dtype=wisp.float16).element_size()\n2"},
+    {"storage_offset", tensor_storage_offset, METH_NOARGS,
+     "storage_offset() -> int\n\nAt which element of its memory the tensor begins.\n\n>>> wisp.arange(6)[2:].storage_offset()\n2"},
     {"is_inference", tensor_is_inference, METH_NOARGS, "is_inference() -> bool"},
     {"_is_view", tensor_is_view, METH_NOARGS, "_is_view() -> bool"},
     {"detach_", tensor_detach_, METH_NOARGS, "detach_() -> Tensor"},

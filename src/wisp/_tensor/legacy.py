@@ -49,7 +49,8 @@ class _Legacy(type):
 
 
 def _make(name, dtype, cuda=False):
-    return _Legacy(name, (), {"dtype": dtype, "__module__": "torch.cuda" if cuda else "torch", "is_cuda": cuda})
+    doc = f"Tensors of {dtype} in the way of old programs: of the sizes given, uninitialised, or of the values given."
+    return _Legacy(name, (), {"dtype": dtype, "__module__": "torch.cuda" if cuda else "torch", "is_cuda": cuda, "__doc__": doc})
 
 
 _DTYPES = {name + "Tensor": dtype for dtype, name in TYPE_NAMES.items() if not dtype.is_complex}

@@ -63,11 +63,13 @@ def _sum_dtype(input, dtype):
 
 
 def sum(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """The sum of the elements where the mask is true; 0 where none is."""
     x = _chosen(input, mask, 0).to(_sum_dtype(input, dtype))
     return x.sum(_dims(x, dim), keepdim)
 
 
 def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """The product of the elements where the mask is true; 1 where none is."""
     x = _chosen(input, mask, 1).to(_sum_dtype(input, dtype))
     for d in sorted(_dims(x, dim), reverse=True):
         x = x.prod(d, keepdim)
@@ -75,29 +77,35 @@ def prod(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 
 def cumsum(input, dim, *, dtype=None, mask=None):
+    """Sums of the elements up to each one, those that are masked as 0."""
     return _chosen(input, mask, 0).cumsum(_dims(input, dim)[0] if input.dim() else 0, dtype=dtype)
 
 
 def cumprod(input, dim, *, dtype=None, mask=None):
+    """Products of the elements up to each one, those that are masked as 1."""
     return _chosen(input, mask, 1).cumprod(_dims(input, dim)[0] if input.dim() else 0, dtype=dtype)
 
 
 def amax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """The largest of the elements where the mask is true."""
     x = _cast(input, dtype)
     return _chosen(x, mask, _lowest(x.dtype)).amax(_dims(x, dim), keepdim)
 
 
 def amin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """The smallest of the elements where the mask is true."""
     x = _cast(input, dtype)
     return _chosen(x, mask, _highest(x.dtype)).amin(_dims(x, dim), keepdim)
 
 
 def argmax(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """Where the largest of the elements is for which the mask is true."""
     x = _cast(input, dtype)
     return _chosen(x, mask, _lowest(x.dtype)).argmax(dim, keepdim).to(x.dtype)  # as PyTorch
 
 
 def argmin(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """Where the smallest of the elements is for which the mask is true."""
     x = _cast(input, dtype)
     return _chosen(x, mask, _highest(x.dtype)).argmin(dim, keepdim).to(x.dtype)
 
@@ -108,6 +116,7 @@ def _count(input, dims, mask, keepdim=True):
 
 
 def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """The mean of the elements where the mask is true; NaN where none is."""
     x = _cast(input, dtype)
     if not (x.is_floating_point() or x.is_complex()):
         raise RuntimeError(f"masked.mean: expected a floating point or complex dtype, got {x.dtype}")
@@ -117,6 +126,7 @@ def mean(input, dim=None, *, keepdim=False, dtype=None, mask=None):
 
 
 def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
+    """The median of the elements where the mask is true; NaN where none is."""
     x = _cast(input, dtype)
     if not x.is_floating_point():
         raise ValueError(f"masked.median: expected a floating point dtype, got {x.dtype}")
@@ -124,6 +134,7 @@ def median(input, dim=-1, *, keepdim=False, dtype=None, mask=None):
 
 
 def norm(input, ord=2, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """The norm of the elements where the mask is true."""
     from wisp import linalg
 
     x = _cast(input, dtype)
@@ -149,39 +160,47 @@ def _spread(input, dim, unbiased, correction, keepdim, dtype, mask, root):
 
 
 def var(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None):
+    """The variance of the elements where the mask is true."""
     return _spread(input, dim, unbiased, correction, keepdim, dtype, mask, False)
 
 
 def std(input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None):
+    """The standard deviation of the elements where the mask is true."""
     return _spread(input, dim, unbiased, correction, keepdim, dtype, mask, True)
 
 
 def softmax(input, dim, *, dtype=None, mask=None):
+    """Softmax over the elements where the mask is true; the others have no part in it."""
     x = _cast(input, dtype)
     return _chosen(x, mask, -math.inf).softmax(dim)
 
 
 def log_softmax(input, dim, *, dtype=None, mask=None):
+    """The logarithm of `softmax` over the elements where the mask is true."""
     x = _cast(input, dtype)
     return _chosen(x, mask, -math.inf).log_softmax(dim)
 
 
 def softmin(input, dim, *, dtype=None, mask=None):
+    """Softmax of the negated elements where the mask is true."""
     x = _cast(input, dtype)
     return (-_chosen(x, mask, math.inf)).softmax(dim)
 
 
 def normalize(input, ord, dim, *, eps=1e-12, dtype=None, mask=None):
+    """The elements divided by the norm of those where the mask is true."""
     x = _cast(input, dtype)
     size = norm(x, ord, dim, keepdim=True, mask=mask)
     return _chosen(x, mask, 0) / _core.maximum(size, _core.full((), eps, dtype=size.dtype, device=size.device))
 
 
 def logaddexp(input, other, *, dtype=None, input_mask=None, other_mask=None):
+    """`log(exp(input) + exp(other))` where both masks are true."""
     return _core.logaddexp(_chosen(_cast(input, dtype), input_mask, -math.inf), _chosen(_cast(other, dtype), other_mask, -math.inf))
 
 
 def logsumexp(input, dim=None, *, keepdim=False, dtype=None, mask=None):
+    """The logarithm of the sum of exponentials of the elements where the mask is true."""
     x = _cast(input, dtype)
     if not (x.is_floating_point() or x.is_complex()):
         x = x.to(_core.get_default_dtype())

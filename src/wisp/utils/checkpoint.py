@@ -29,6 +29,7 @@ class _Enough(Exception):
 
 
 def noop_context_fn():
+    """Two contexts that do nothing: what `context_fn` is where it is not given."""
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 

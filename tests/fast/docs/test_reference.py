@@ -28,7 +28,7 @@ def public(space):
     names = getattr(module, "__all__", None) or [name for name in dir(module) if not name.startswith("_")]
     for name in sorted(set(names) - (wisp._SUBMODULES if module is wisp else set())):
         value = getattr(module, name, None)
-        own = (getattr(value, "__module__", None) or "wisp").startswith(("wisp", "builtins")) and type(value).__module__ != "enum"
+        own = (getattr(value, "__module__", None) or "wisp").startswith(("wisp", "builtins", "torch")) and type(value).__module__ != "enum"
         if callable(value) and not inspect.ismodule(value) and own:
             yield name, value
 

@@ -433,7 +433,8 @@ class _Legacy(type):
 def _legacy(name, dtype, is_cuda=False):
     methods = {method: classmethod(getattr(TypedStorage, method).__func__) for method in ("from_buffer", "_from_buffer", "from_file")}
     home = "torch.cuda" if is_cuda else "torch"
-    return _Legacy(name, (), {"dtype": dtype, "is_cuda": is_cuda, "__module__": home, **methods})
+    doc = f"Memory for elements of {dtype}, in the way of old programs: for so many of them, or of the values given."
+    return _Legacy(name, (), {"dtype": dtype, "is_cuda": is_cuda, "__module__": home, "__doc__": doc, **methods})
 
 
 LEGACY = {f"{name}Storage": _legacy(f"{name}Storage", dtype) for dtype, name in TYPE_NAMES.items()}

@@ -10,6 +10,7 @@ from wisp.vision.models._api import model, weights_of
 __all__ = ["GoogLeNet", "GoogLeNetOutputs", "GoogLeNet_Weights", "googlenet"]
 GoogLeNet_Weights = weights_of("GoogLeNet", IMAGENET1K_V1="googlenet-1378be20.pth")
 GoogLeNetOutputs = namedtuple("GoogLeNetOutputs", ["logits", "aux_logits2", "aux_logits1"])
+GoogLeNetOutputs.__doc__ = "What GoogLeNet returns while it trains: its scores, and those of the later and of the earlier branch."
 
 
 class BasicConv2d(nn.Module):

@@ -11,6 +11,7 @@ from wisp.vision.models.googlenet import BasicConv2d, transform_input
 __all__ = ["Inception3", "InceptionOutputs", "Inception_V3_Weights", "inception_v3"]
 Inception_V3_Weights = weights_of("Inception_V3", IMAGENET1K_V1=Weights("inception_v3_google-0cc3c7bd.pth", 299, 342))
 InceptionOutputs = namedtuple("InceptionOutputs", ["logits", "aux_logits"])
+InceptionOutputs.__doc__ = "What Inception returns while it trains: its scores, and those of the branch in the middle."
 
 
 def _unit(inner, out, kernel, padding=0, stride=1):

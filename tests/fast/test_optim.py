@@ -196,3 +196,19 @@ def test_steps_of_a_programs_own_optimizer_stay_numbers():
     first.step()
     second.load_state_dict(first.state_dict())
     assert second.state[p]["step"] == 1 and type(second.state[p]["step"]) is int
+
+
+@pytest.mark.parametrize("kind", [wisp.optim.SGD, wisp.optim.Adam, wisp.optim.AdamW])
+def test_gradients_reach_hyperparameters(kind):
+    def after(lr, decay, *betas):
+        parameter = wisp.ones(3, dtype=wisp.float64, requires_grad=True).clone()
+        more = {"betas": betas} if kind is not wisp.optim.SGD else {"momentum": 0.5}
+        optimizer = kind([parameter], lr=lr, weight_decay=decay, differentiable=True, **more)
+        for _ in range(3):
+            ((parameter.sum() - 2) ** 2).backward(inputs=(parameter,), create_graph=True)
+            optimizer.step()
+            optimizer.zero_grad()
+        return parameter
+
+    numbers = [wisp.tensor(n, dtype=wisp.float64, requires_grad=True) for n in (0.1, 0.01, 0.9, 0.99)]
+    assert wisp.autograd.gradcheck(after, numbers[: 2 if kind is wisp.optim.SGD else 4])

@@ -31,7 +31,7 @@ def _real(*tensors):
 
 def _direction(parameter, gradient, weight_decay, maximize):
     gradient = -gradient if maximize else gradient
-    return gradient if _is_zero(weight_decay) else gradient + weight_decay * parameter
+    return gradient if _is_zero(weight_decay) else gradient + weight_decay * _kept(parameter, weight_decay)
 
 
 def _decayed(parameter, gradient, lr, weight_decay, decoupled, maximize):
@@ -40,13 +40,18 @@ def _decayed(parameter, gradient, lr, weight_decay, decoupled, maximize):
     return _direction(parameter, gradient, 0 if decoupled else weight_decay, maximize)
 
 
+def _kept(tensor, factor):
+    """A tensor that is written to later, for a product with a factor whose gradient needs it as it is now."""
+    return tensor.clone() if isinstance(factor, wisp.Tensor) and factor.requires_grad else tensor
+
+
 def _is_zero(value):
     return not isinstance(value, wisp.Tensor) and value == 0
 
 
 def _moments(m, v, g, beta1, beta2):
     new_m = m + (g - m) * (1 - beta1)
-    new_v = beta2 * v + (1 - beta2) * g * g
+    new_v = beta2 * _kept(v, beta2) + (1 - beta2) * g * g
     m.copy_(new_m)
     v.copy_(new_v)
     return new_m, new_v

@@ -68,6 +68,8 @@ class Adam(Optimizer):
         follows = {"lr_tensor": lr} if group["capturable"] and isinstance(lr, wisp.Tensor) and lr.is_cuda and not differentiable else {}
         means, squares = [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states]
         largest, steps = [s["max_exp_avg_sq"] for s in states] if amsgrad else [], [s["step"] for s in states]
-        rate, beta1, beta2 = lr if differentiable else 0.0 if follows else _number(lr), _number(beta1), _number(beta2)
+        rate = lr if differentiable else 0.0 if follows else _number(lr)
+        if not differentiable:
+            beta1, beta2 = _number(beta1), _number(beta2)
         eps, decay, up, decoupled = group["eps"], group["weight_decay"], group["maximize"], group["decoupled_weight_decay"]
         step(params, grads, means, squares, largest, steps, rate, beta1, beta2, eps, decay, amsgrad, up, decoupled, **follows)

@@ -3,6 +3,7 @@
 import datetime
 import os
 import warnings
+import weakref
 
 from wisp.distributed import _world
 from wisp.distributed._alone import AloneBackend
@@ -74,6 +75,9 @@ def _mpi_backend(comm):
     return MpiBackend(comm)
 
 
+live = weakref.WeakSet()  # the groups that this process is in
+
+
 class ProcessGroup:
     """Some processes that act together: `rank()`, `size()`, `name()`. Made by `new_group`."""
 
@@ -89,6 +93,7 @@ class ProcessGroup:
         self.index, self.calls, self.pending = _count, 0, []
         self.group_desc = description or "default_pg"
         _count += 1
+        live.add(self)
 
     def size(self):
         """The number of processes."""
@@ -110,6 +115,7 @@ class ProcessGroup:
         return f"<ProcessGroup {self._backend}: ranks {self.ranks}>"
 
     def release(self):
+        live.discard(self)
         for backend in self.backends.values():
             backend.release()
         for comm in (self.control, self.comm):

@@ -393,3 +393,25 @@ def test_switches_of_backends_may_be_set():
     """MONAI's set_determinism asks before it sets them."""
     wisp.backends.disable_global_flags()
     assert wisp.backends.flags_frozen() is False
+
+
+def test_groups_are_known_while_they_live():
+    """lightning asks whether a group is there before it ends it."""
+    code = """
+import wisp.distributed as dist
+from wisp.distributed import distributed_c10d
+dist.init_process_group("gloo", rank=0, world_size=1)
+group = dist.new_group([0])
+print(group in distributed_c10d._pg_map, object() in distributed_c10d._pg_map, len(distributed_c10d._pg_map))
+dist.destroy_process_group(group)
+print(group in distributed_c10d._pg_map)
+"""
+    assert ran(code).split() == ["True", "False", "2", "False"]
+
+
+def test_intersections_and_unions_of_boxes():
+    """ignite's mean average precision divides them itself."""
+    from wisp.vision.ops.boxes import _box_inter_union
+
+    inter, union = _box_inter_union(wisp.tensor([[0.0, 0.0, 2.0, 2.0]]), wisp.tensor([[1.0, 0.0, 3.0, 2.0], [5.0, 5.0, 6.0, 6.0]]))
+    assert inter.tolist() == [[2.0, 0.0]] and union.tolist() == [[6.0, 5.0]]

@@ -31,7 +31,7 @@ def box_area(boxes):
     return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
 
 
-def _overlap(one, other):
+def _box_inter_union(one, other):
     """Intersections and unions of all pairs [N, M]."""
     low = wisp.maximum(one[..., :, None, :2], other[..., None, :, :2])
     high = wisp.minimum(one[..., :, None, 2:], other[..., None, :, 2:])
@@ -47,7 +47,7 @@ def box_iou(boxes1, boxes2, fmt="xyxy"):
     >>> box_iou(wisp.tensor([[0., 0., 2., 2.]]), wisp.tensor([[1., 0., 3., 2.]]))
     tensor([[0.3333]])
     """
-    inter, union = _overlap(box_convert(boxes1, fmt, "xyxy"), box_convert(boxes2, fmt, "xyxy"))
+    inter, union = _box_inter_union(box_convert(boxes1, fmt, "xyxy"), box_convert(boxes2, fmt, "xyxy"))
     return inter / union
 
 
@@ -60,14 +60,14 @@ def _hull(one, other):
 
 def generalized_box_iou(boxes1, boxes2):
     """Intersection over union, less the empty part of the box around both."""
-    inter, union = _overlap(boxes1, boxes2)
+    inter, union = _box_inter_union(boxes1, boxes2)
     around = _hull(boxes1, boxes2).prod(-1)
     return inter / union - (around - union) / around
 
 
 def distance_box_iou(boxes1, boxes2, eps=1e-7):
     """Intersection over union, less the squared distance of the centres in parts of the box around both."""
-    inter, union = _overlap(boxes1, boxes2)
+    inter, union = _box_inter_union(boxes1, boxes2)
     diagonal = _hull(boxes1, boxes2).square().sum(-1) + eps
     centre = lambda boxes: (boxes[..., :2] + boxes[..., 2:]) / 2
     apart = (centre(boxes1)[..., :, None, :] - centre(boxes2)[..., None, :, :]).square().sum(-1)
@@ -76,7 +76,7 @@ def distance_box_iou(boxes1, boxes2, eps=1e-7):
 
 def complete_box_iou(boxes1, boxes2, eps=1e-7):
     """`distance_box_iou`, less a term for different shapes."""
-    inter, union = _overlap(boxes1, boxes2)
+    inter, union = _box_inter_union(boxes1, boxes2)
     iou = inter / union
     shape = lambda boxes: wisp.atan((boxes[..., 2] - boxes[..., 0]) / (boxes[..., 3] - boxes[..., 1]))
     differ = (4 / math.pi**2) * (shape(boxes1)[..., :, None] - shape(boxes2)[..., None, :]).square()

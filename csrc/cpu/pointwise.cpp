@@ -18,28 +18,10 @@ constexpr int64_t grain = 32768;  // elements below which threads don't pay
 constexpr int max_operands = 6;
 
 void fill_block(char* to, const char* value, int64_t item, int64_t n) {
-    switch (item) {
-    case 1: std::memset(to, *value, size_t(n)); break;
-    case 2:
-        for (int64_t i = 0; i < n; i++) std::memcpy(to + 2 * i, value, 2);
-        break;
-    case 4: {
-        uint32_t v;
-        std::memcpy(&v, value, 4);
-        auto* p = reinterpret_cast<uint32_t*>(to);
-        for (int64_t i = 0; i < n; i++) p[i] = v;
-        break;
-    }
-    case 8: {
-        uint64_t v;
-        std::memcpy(&v, value, 8);
-        auto* p = reinterpret_cast<uint64_t*>(to);
-        for (int64_t i = 0; i < n; i++) p[i] = v;
-        break;
-    }
-    default:
-        for (int64_t i = 0; i < n; i++) std::memcpy(to + 16 * i, value, 16);
-    }
+    if (item == 1) return void(std::memset(to, *value, size_t(n)));
+    const size_t bytes = size_t(item * n);
+    std::memcpy(to, value, std::min(bytes, size_t(item)));
+    for (size_t done = size_t(item); done < bytes; done *= 2) std::memcpy(to + done, to, std::min(done, bytes - done));
 }
 
 enum Mode : uint8_t { absent, direct, constant, gathered };

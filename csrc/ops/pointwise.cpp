@@ -235,6 +235,16 @@ Tensor fused_gradient(Pointwise op, const PointwiseInfo& info, int operand, cons
             if (abcy[i] && (info.uses[operand] & (uses_a << i))) args[i + 1] = abcy[i];
         if (note_values(out, op, 1 + operand, args, 5, compute, compute, &params)) return out;
     }
+    // Of a product, and of what is divided, it is the operator itself, whose kernel takes a number for each row as it is.
+    if (!is_complex(compute) && (op == Pointwise::mul || (op == Pointwise::div && operand == 0))) {
+        Call<2> call(out);
+        call.add(g, compute, g.sizes());
+        call.add(abcy[1 - operand], compute, g.sizes());
+        Unlocked unlocked(g.numel());
+        kernels::pointwise().row(op, kernels::which_forward, compute, compute, call.operands, call.count, g.sizes(), g.numel(),
+                                 params.data());
+        return out;
+    }
     Call<5> call(out);
     call.add(g, compute, g.sizes());
     for (int i = 0; i < 4; i++) abcy[i] && (info.uses[operand] & (uses_a << i)) ? call.add(abcy[i], compute, g.sizes()) : call.skip();

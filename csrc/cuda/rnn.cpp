@@ -60,6 +60,20 @@ bool by_rows(DType d, const RnnArgs& a, bool backward) {
         launch_with(kernel, {unsigned(batch)}, {512}, 0, rows);
         return true;
     }
+    // Few sequences leave most of the device idle: blocks share one, as many as hold the weight.
+    for (int share : {4, 8}) {
+        const int64_t part = a.gates / share, groups = std::clamp<int64_t>(512 / std::max<int64_t>(part / 4, 1), 1, n);
+        const int64_t bytes = (n * part + 2 * n + groups * part) * 4;
+        if (backward || info.major < 9 || n < 128 || n % (4 * share) || part > 2048 || bytes > info.shared_per_block ||
+            batch * share > info.multiprocessors)
+            continue;
+        static Instances<6> shared_out("cuda/kernels/rnn_rows.cuh");
+        Kernel* kernel = shared_out(mode * 2 + (share == 8), [&] { return str("rnn_cluster_forward<", mode, ", ", share, ">"); });
+        RnnRows each_part = rows;
+        each_part.groups = int(groups);
+        launch_with(kernel, {unsigned(batch * share)}, {512}, unsigned(bytes), each_part);
+        return true;
+    }
     static Instances<32> kernels("cuda/kernels/rnn_rows.cuh");
     Kernel* kernel = kernels((mode * 2 + backward) * 5 + int(each),
                              [&] { return str(backward ? "rnn_rows_backward<" : "rnn_rows_forward<", mode, ", ", each, ">"); });

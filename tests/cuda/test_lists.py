@@ -123,7 +123,16 @@ def test_a_bad_label_is_reported():
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
 @pytest.mark.parametrize(
     "size, batch, layers, both_ways",
-    [(128, 32, 2, False), (128, 3, 1, True), (64, 5, 2, True), (256, 16, 1, True), (20, 300, 1, False), (12, 3, 1, True)],
+    [
+        (128, 32, 2, False),
+        (128, 3, 1, True),
+        (64, 5, 2, True),
+        (256, 16, 1, True),
+        (20, 300, 1, False),
+        (12, 3, 1, True),
+        (512, 2, 1, True),
+        (192, 7, 2, True),
+    ],
 )
 def test_recurrent_layers(kind, size, batch, layers, both_ways):
     layer = getattr(nn, kind)(16, size, layers, bidirectional=both_ways)

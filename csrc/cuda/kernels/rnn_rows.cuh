@@ -70,9 +70,36 @@ template <int R> struct RnnProduct {
     }
 };
 
+template <int Mode> inline constexpr int rnn_parts = Mode == rnn_lstm ? 4 : Mode == rnn_gru ? 3 : 1;
+
+// A step of unit j: x is what the input gives its gates, sum(g) what the states before do. Keeps what backward needs.
+template <int Mode, class Sum>
+WISP_INLINE void rnn_unit(const RnnRows& p, const float (&x)[rnn_parts<Mode>], Sum sum, float& state, float& cell, int64_t row, int j) {
+    const int n = p.size;
+    if constexpr (Mode == rnn_lstm) {
+        const float i = squash(x[0] + sum(0)), f = squash(x[1] + sum(1)), fresh = bend(x[2] + sum(2)), o = squash(x[3] + sum(3));
+        cell = f * cell + i * fresh;
+        state = o * bend(cell);
+        float* kept = p.kept + row * 4 * n + j;
+        kept[0] = i, kept[n] = f, kept[2 * n] = fresh, kept[3 * n] = o;
+        p.cells[row * n + j] = cell;
+    } else if constexpr (Mode == rnn_gru) {
+        auto biased = [&](int g) { return sum(g) + (p.bias ? p.bias[g * n + j] : 0.f); };
+        const float reset = squash(x[0] + biased(0)), update = squash(x[1] + biased(1)), last = biased(2);
+        const float fresh = bend(x[2] + reset * last);
+        state = fresh + update * (state - fresh);
+        float* kept = p.kept + row * 4 * n + j;
+        kept[0] = reset, kept[n] = update, kept[2 * n] = fresh, kept[3 * n] = last;
+    } else {
+        const float y = x[0] + sum(0);
+        state = p.relu ? (y < 0.f ? 0.f : y) : bend(y);
+    }
+    p.out[row * n + j] = state;
+}
+
 template <int Mode, int R> __global__ void __launch_bounds__(rnn_threads) rnn_rows_forward(const RnnRows p) {
     extern __shared__ __align__(16) float shared[];
-    constexpr int parts = Mode == rnn_lstm ? 4 : Mode == rnn_gru ? 3 : 1;
+    constexpr int parts = rnn_parts<Mode>;
     const int n = p.size, j = threadIdx.x, first = blockIdx.x * R;
     RnnProduct<R> product(p, n, p.gates, shared);
     float state[R], cell[R], x[R][parts];
@@ -100,28 +127,7 @@ template <int Mode, int R> __global__ void __launch_bounds__(rnn_threads) rnn_ro
 #pragma unroll
             for (int r = 0; r < R; r++) {
                 if (first + r >= p.batch) break;
-                const int64_t row = row_of(t, r), at = row * n + j;
-                if constexpr (Mode == rnn_lstm) {
-                    const float i = squash(x[r][0] + product.sum(r, j)), f = squash(x[r][1] + product.sum(r, n + j)),
-                                fresh = bend(x[r][2] + product.sum(r, 2 * n + j)), o = squash(x[r][3] + product.sum(r, 3 * n + j));
-                    cell[r] = f * cell[r] + i * fresh;
-                    state[r] = o * bend(cell[r]);
-                    float* kept = p.kept + row * 4 * n + j;
-                    kept[0] = i, kept[n] = f, kept[2 * n] = fresh, kept[3 * n] = o;
-                    p.cells[at] = cell[r];
-                } else if constexpr (Mode == rnn_gru) {
-                    const float reset = squash(x[r][0] + product.sum(r, j) + (p.bias ? p.bias[j] : 0.f)),
-                                update = squash(x[r][1] + product.sum(r, n + j) + (p.bias ? p.bias[n + j] : 0.f)),
-                                last = product.sum(r, 2 * n + j) + (p.bias ? p.bias[2 * n + j] : 0.f);
-                    const float fresh = bend(x[r][2] + reset * last);
-                    state[r] = fresh + update * (state[r] - fresh);
-                    float* kept = p.kept + row * 4 * n + j;
-                    kept[0] = reset, kept[n] = update, kept[2 * n] = fresh, kept[3 * n] = last;
-                } else {
-                    const float y = x[r][0] + product.sum(r, j);
-                    state[r] = p.relu ? (y < 0.f ? 0.f : y) : bend(y);
-                }
-                p.out[at] = state[r];
+                rnn_unit<Mode>(p, x[r], [&](int g) { return product.sum(r, g * n + j); }, state[r], cell[r], row_of(t, r), j);
                 product.vector[r * n + j] = state[r];
             }
         fetch(t + 1);
@@ -134,6 +140,69 @@ template <int Mode, int R> __global__ void __launch_bounds__(rnn_threads) rnn_ro
             if (Mode == rnn_lstm) p.c[int64_t(first + r) * n + j] = cell[r];
         }
 }
+
+#if __CUDA_ARCH__ >= 900
+// Forward by a cluster of blocks for each sequence, on sm_90: a block has the weight of its share of the units in shared memory, and
+// hands their states to all the others at the end of a step.
+template <int Mode, int Blocks> __global__ void __cluster_dims__(Blocks, 1, 1) __launch_bounds__(rnn_threads)
+    rnn_cluster_forward(const RnnRows p) {
+    extern __shared__ __align__(16) float shared[];
+    constexpr int parts = rnn_parts<Mode>;
+    const int n = p.size, units = n / Blocks, columns = parts * units, groups = p.groups, sequence = blockIdx.x / Blocks;
+    const int first = blockIdx.x % Blocks * units, j = threadIdx.x, unit = first + j;
+    float *weight = shared, *states = weight + n * columns, *sums = states + 2 * n;  // states: before and after a step
+    for (int i = j * 4; i < n * columns; i += rnn_threads * 4) {
+        const int row = i / columns, column = i - row * columns, gate = column / units;
+        *reinterpret_cast<Vector<float, 4>*>(weight + i) =
+            *reinterpret_cast<const Vector<float, 4>*>(p.weight + int64_t(row) * p.gates + gate * n + first + column - gate * units);
+    }
+    for (int i = j; i < n; i += rnn_threads) states[i] = p.h[int64_t(sequence) * n + i];
+    const int group = j / (columns / 4), column = (j - group * (columns / 4)) * 4;
+    const bool mine = j < units;
+    float state = mine ? p.h[int64_t(sequence) * n + unit] : 0.f, cell = mine && Mode == rnn_lstm ? p.c[int64_t(sequence) * n + unit] : 0.f;
+    auto row_of = [&](int t) { return int64_t(p.reverse ? p.steps - 1 - t : t) * p.batch + sequence; };
+    auto meet = [] { asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory"); };
+    meet();  // nobody has an address in a block that has not begun
+    for (int t = 0; t < p.steps; t++) {
+        const float* now = states + t % 2 * n;
+        float x[parts] = {};
+        if (mine)
+#pragma unroll
+            for (int g = 0; g < parts; g++) x[g] = p.x[row_of(t) * p.gates + g * n + unit];
+        if (group < groups) {
+            Vector<float, 4> sum = {};
+#pragma unroll 8
+            for (int k = group; k < n; k += groups) {
+                const auto w = *reinterpret_cast<const Vector<float, 4>*>(weight + k * columns + column);
+#pragma unroll
+                for (int c = 0; c < 4; c++) sum.at[c] += now[k] * w.at[c];
+            }
+            *reinterpret_cast<Vector<float, 4>*>(sums + group * columns + column) = sum;
+        }
+        __syncthreads();
+        if (mine) {
+            auto sum = [&](int g) {
+                float total = sums[g * units + j];
+                for (int i = 1; i < groups; i++) total += sums[i * columns + g * units + j];
+                return total;
+            };
+            rnn_unit<Mode>(p, x, sum, state, cell, row_of(t), unit);
+            const uint32_t to = uint32_t(__cvta_generic_to_shared(states + (t + 1) % 2 * n + unit));
+#pragma unroll
+            for (int block = 0; block < Blocks; block++) {
+                uint32_t there;
+                asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(to), "r"(block));
+                asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(state) : "memory");
+            }
+        }
+        meet();
+    }
+    if (mine) {
+        p.h[int64_t(sequence) * n + unit] = state;
+        if (Mode == rnn_lstm) p.c[int64_t(sequence) * n + unit] = cell;
+    }
+}
+#endif
 
 // The sums over eight lanes of Columns numbers of each, which `number(i)` gives: a lane gets that of column lane % 8 * P / 8, where P is
 // the power of two that holds them. Half of what is left goes to the lane across, half comes from it.

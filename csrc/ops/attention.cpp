@@ -207,10 +207,9 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
             "Expected attn_mask dtype to be bool or float or to match query dtype, "
             "but got attn_mask.dtype: ",
             mask.dtype(), " and  query.dtype: ", q.dtype(), " instead.");
-    if (is_reduced(q.dtype()) && !kernels::attention().half) {
-        auto wide = [](const Tensor& t) { return t && is_reduced(t.dtype()) ? to(t, DType::f32) : t; };
+    auto wide = [](const Tensor& t) { return t && is_reduced(t.dtype()) ? to(t, DType::f32) : t; };
+    if (is_reduced(q.dtype()) && !kernels::attention().half)
         return to(scaled_dot_product_attention(wide(q), wide(k), wide(v), wide(mask), dropout_p, causal, scale_, enable_gqa), q.dtype());
-    }
     check_floating("scaled_dot_product_attention", q);
     const double scale = scale_ ? *scale_ : 1 / std::sqrt(double(q.size(-1)));
     int64_t share = 1;
@@ -230,7 +229,8 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
         if (dropout_p > 0) p.seed = default_generator().seed, p.offset = default_generator().next();
         return by_kernel(q, k, v, mask, p);
     }
-    return by_formula(q, k, v, mask, dropout_p, causal, scale, share);
+    // Scores are not rounded to half precision, as they are not by the kernel.
+    return to(by_formula(wide(q), wide(k), wide(v), wide(mask), dropout_p, causal, scale, share), q.dtype());
 }
 
 }  // namespace

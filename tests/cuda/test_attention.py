@@ -238,6 +238,14 @@ def test_layouts(dtype):
     assert wisp.equal(F.scaled_dot_product_attention(q[0, 0], k[0, 0], v[0, 0]), F.scaled_dot_product_attention(q, k, v)[0, 0])
 
 
+@pytest.mark.parametrize("dtype", [wisp.bfloat16, wisp.float16])
+def test_scores_of_the_formula_are_not_rounded(dtype):
+    q, k, v = (9 * wisp.rand(shape).to(dtype) for shape in ((4, 3, 8), (1, 6, 8), (1, 6, 8)))  # batches that are spread: no kernel
+    got = F.scaled_dot_product_attention(q.cuda(), k.cuda(), v.cuda())
+    expected = F.scaled_dot_product_attention(q.double(), k.double(), v.double())
+    assert got.dtype is dtype and (got.double().cpu() - expected).abs().max() < 9 * wisp.finfo(dtype).eps
+
+
 def test_empty():
     q, k = wisp.zeros(2, 3, 0, 8, device="cuda"), wisp.zeros(2, 3, 5, 8, device="cuda")
     assert F.scaled_dot_product_attention(q, k, k).shape == (2, 3, 0, 8)

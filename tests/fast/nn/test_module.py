@@ -404,3 +404,11 @@ def test_what_is_no_module_is_named():
         nn.Sequential(nn.Linear(2, 2), nn.ReLU)
     with pytest.raises(TypeError, match="cannot assign 'torch.FloatTensor' as parameter 'weight'"):
         nn.Linear(2, 2).weight = wisp.ones(2, 2)
+
+
+def test_gradients_stay_the_same_objects_in_conversions():
+    layer = nn.Linear(2, 3)
+    layer(wisp.ones(1, 2)).sum().backward()
+    held = layer.weight.grad
+    layer.double()
+    assert layer.weight.grad is held and held.dtype == wisp.float64 and held.tolist() == [[1.0, 1.0]] * 3

@@ -489,6 +489,9 @@ class Module(Hooks, State, _ModuleBase):
             elif changed is not param:
                 param.data = changed
             if grad is not old_grad:
+                if type(grad) is type(old_grad) is wisp.Tensor and param.grad is old_grad and grad.device.type != "meta":
+                    old_grad.data = grad  # who holds it sees the new one
+                    grad = old_grad
                 param.grad = grad.requires_grad_(old_grad.requires_grad)
         for name, buffer in self._buffers.items():
             if is_lazy(buffer):

@@ -237,7 +237,7 @@ def _page(short, name, value, partners):
     path = name if short == "wisp" else f"{short}.{name}"
     parts = [f"# {_escaped(name)}\n", f"[{_escaped(short)}](index.md)\n"]
     if shown:
-        lines = "\n".join(textwrap.fill(line, 74, subsequent_indent="        ", break_on_hyphens=False) for line in shown)
+        lines = "\n".join(map(_filled, shown))
         parts.append(f"```python\n{lines}\n```\n")
     example = re.search(r"^[ ]*>>> ", doc, re.M)
     prose, example = (doc[: example.start()], doc[example.start() :]) if example else (doc, _reference.example(path))
@@ -253,7 +253,7 @@ def _page(short, name, value, partners):
             parts.append(f"- **`{word}`**{kind}" + (f" `= {preset}`" if preset else "") + f": {harmless(told)}")
     call = _reference.called(path, value)
     if call:
-        parts += [f"\n## Arguments of a call\n\n```python\nlayer{_shown_call(value)}\n```\n"]
+        parts += [f"\n## Arguments of a call\n\n```python\n{_shown_call(value)}\n```\n"]
         parts += [f"- **`{word}`**: {harmless(told)}" for word, told in call.items()]
     for title, told in paragraphs.items():
         lines = [harmless(line) for line in told.splitlines()]
@@ -270,7 +270,11 @@ def _page(short, name, value, partners):
 
 def _shown_call(cls):
     found = inspect.signature(cls.forward)
-    return str(found.replace(parameters=list(found.parameters.values())[1:], return_annotation=found.empty))
+    return _filled("layer" + str(found.replace(parameters=list(found.parameters.values())[1:], return_annotation=found.empty)))
+
+
+def _filled(line):
+    return textwrap.fill(line, 74, subsequent_indent="        ", break_on_hyphens=False)
 
 
 # How the types of registered signatures are told.

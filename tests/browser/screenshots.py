@@ -92,6 +92,10 @@ def gradients():
     return viz.gradient_flow(model)
 
 
+def swiglu(x, gate):
+    return F.layer_norm(gate * gate.sigmoid() * x + 1, (300,)).exp().sum(1)
+
+
 class _Page:
     """What a notebook shows, in a page."""
 
@@ -115,6 +119,8 @@ PICTURES = {
     "gradient-flow": gradients,
     "activations": lambda: viz.activations(small(), wisp.rand(4, 1, 8, 8)),
     "summary": lambda: viz.summary(vision.models.resnet18(), wisp.rand(1, 3, 64, 64)),
+    "fusions": lambda: viz.fusions(wisp.compiler.explain(swiglu)(wisp.randn(200, 300), wisp.randn(200, 300))),
+    "image": lambda: _Page(viz.image(wisp.linspace(0, 1, 16 * 64).view(16, 1, 8, 8))._repr_html_()),
     "tensor": lambda: _Page(wisp.randn(6, 8)._repr_html_()),
     "module": lambda: _Page(small()._repr_html_()),
 }

@@ -137,7 +137,7 @@ class Image:
         scale = max(1, min(8, 256 // max(1, self.height)))
         return (
             f"<img src='data:image/png;base64,{base64.b64encode(self.png).decode()}' width='{self.width * scale}' "
-            f"style='image-rendering:pixelated'>"
+            f"style='image-rendering:pixelated;max-width:100%'>"
         )
 
     def __repr__(self):

@@ -1,6 +1,7 @@
 // Parses signatures and binds the arguments of a call to their parameters.
 #include "signature.h"
 
+#include <deque>
 #include <map>
 
 #include "../ops/format.h"
@@ -52,21 +53,42 @@ PyObject* preset_of(std::string_view text) {
     return PyLong_FromString(s.c_str(), nullptr, 10);
 }
 
-// A tuple type whose items have names: torch.return_types.max(values=..., indices=...).
+// A tuple type whose items have names, of the kind of time.struct_time, by whose members libraries know PyTorch's results.
+PyTypeObject* struct_sequence(const std::string& name, const std::vector<std::string>& fields) {
+    static std::deque<std::string> texts;  // the type refers to them for as long as it lives
+    const auto keep = [](const std::string& text) { return texts.emplace_back(text).c_str(); };
+    std::vector<PyStructSequence_Field> members;
+    for (auto& f : fields) members.push_back({keep(f), nullptr});
+    members.push_back({nullptr, nullptr});
+    PyStructSequence_Desc about{keep("wisp.return_types." + name), "The named results of an operator.", members.data(), int(fields.size())};
+    PyTypeObject* type = PyStructSequence_NewType(&about);
+    if (!type) throw PythonError();
+    return type;
+}
+
+// torch.return_types.max(values=..., indices=...)
 PyTypeObject* named_tuple(const std::string& op, const std::vector<std::string>& fields) {
     static std::map<std::string, PyTypeObject*> made;
     std::string key = op;
     for (auto& f : fields) key += "," + f;
     if (auto it = made.find(key); it != made.end()) return it->second;
+    PyTypeObject* type = struct_sequence(op, fields);
     Ref module(PyImport_ImportModule("wisp.return_types"));
-    Ref list(PyList_New(0));
-    for (auto& f : fields) {
-        Ref s(PyUnicode_FromString(f.c_str()));
-        PyList_Append(list.get(), s.get());
-    }
-    Ref type(PyObject_CallMethod(module.get(), "_make", "sO", op.c_str(), list.get()));
-    return made[key] = reinterpret_cast<PyTypeObject*>(type.release());
+    Ref done(PyObject_CallMethod(module.get(), "_enter", "sO", op.c_str(), type));
+    return made[key] = type;
 }
+
+const Operators operators = {
+    {"_struct_sequence(str name, any fields)",
+     [](std::string name, PyObject* fields) {
+         std::vector<std::string> names;
+         Ref sequence(PySequence_Fast(fields, "fields"));
+         for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); i++)
+             names.push_back(to_string(PySequence_Fast_GET_ITEM(sequence.get(), i)));
+         return reinterpret_cast<PyObject*>(struct_sequence(name, names));
+     },
+     function},
+};
 
 }  // namespace
 

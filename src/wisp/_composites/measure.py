@@ -3,7 +3,7 @@
 import math
 import warnings
 
-from wisp import _core
+from wisp import _core, return_types
 from wisp._composites._autocast import in_float32
 from wisp._composites.reduce import functions_of, into
 from wisp._composites.shape import broadcast_shapes
@@ -260,6 +260,9 @@ def corrcoef(input):
     return _core.complex(c.real.clamp(-1, 1), c.imag.clamp(-1, 1)) if c.is_complex() else c.clamp(-1, 1)
 
 
+_HistogramDD = return_types._make("histogramdd", ["hist", "bin_edges"])
+
+
 def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None):
     """Counts of points (rows) in boxes of a grid, and the grid's edges: (hist, bin_edges)."""
     if input.dim() < 2:
@@ -306,9 +309,7 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None
         hist = hist / hist.sum()
         for d, edge in enumerate(edges):
             hist = hist / edge.diff().reshape([-1 if i == d else 1 for i, _ in enumerate(shape)])
-    from wisp.return_types import _make
-
-    return _make("histogramdd", ("hist", "bin_edges"))((into(out[0] if out else None, hist), tuple(edges)))
+    return _HistogramDD((into(out[0] if out else None, hist), tuple(edges)))
 
 
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):

@@ -197,10 +197,8 @@ def is_structseq_class(cls):
     """Whether a class is of the kind of `time.struct_time`, and of the named results of operators."""
     if not isinstance(cls, type) or not issubclass(cls, tuple) or cls is tuple:
         return False
-    from wisp import return_types
-
     fields = all(isinstance(getattr(cls, name, None), int) for name in ("n_fields", "n_sequence_fields", "n_unnamed_fields"))
-    return fields and (cls.__flags__ & 1 << 10 == 0 or vars(return_types).get(cls.__name__) is cls)  # 1 << 10: classes may be made from it
+    return fields and cls.__flags__ & 1 << 10 == 0  # 1 << 10: classes may be made from it
 
 
 def is_structseq_instance(obj):

@@ -45,3 +45,16 @@ def test_foreach_in_place_returns_its_list():
     assert wisp._foreach_add_(tensors, 1) is tensors and tensors[1].tolist() == [2.0] * 3
     with pytest.raises(RuntimeError, match="same number of elements as scalar list"):
         wisp._foreach_mul(tensors, [2.0])
+
+
+def test_named_results_are_struct_sequences():
+    """Libraries know PyTorch's results by the members of such classes, and that nothing can be made from them."""
+    for result in (wisp.ones(2, 3).max(0), wisp.frexp(wisp.ones(2)), wisp.linalg.slogdet(wisp.eye(2)), wisp.ones(2).sort()):
+        kind = type(result)
+        assert kind.__bases__ == (tuple,) and (kind.n_fields, kind.n_sequence_fields, kind.n_unnamed_fields) == (2, 2, 0)
+        assert _pytree.is_structseq(result) and not _pytree.is_namedtuple(result)
+        assert kind(result) == result and all(getattr(result, name) is value for name, value in zip(kind.__match_args__, result))
+        with pytest.raises(TypeError):
+            type("Derived", (kind,), {})
+        mapped = _pytree.tree_map(lambda x: x, result)
+        assert type(mapped) is kind and repr(mapped) == repr(result) and repr(result).startswith(f"torch.return_types.{kind.__name__}(\n")

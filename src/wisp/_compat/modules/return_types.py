@@ -8,28 +8,20 @@ _MADE = {}  # by name
 
 
 def _make(name, fields):
-    """A tuple class with named items, printed as PyTorch prints its own."""
+    """The class of a result with named items."""
+    from wisp import _core
 
-    def show(self):
-        return f"torch.return_types.{name}(\n" + ",\n".join(f"{f}={v!r}" for f, v in zip(fields, self)) + ")"
+    return _enter(name, _core._struct_sequence(name, fields))
 
-    def construct(cls, values):
-        return tuple.__new__(cls, values)
 
-    body = {
-        "__slots__": (),
-        "__repr__": show,
-        "__new__": construct,
-        "_fields": tuple(fields),
-        "__match_args__": tuple(fields),
-        "__module__": "wisp.return_types",
-        "n_fields": len(fields),
-        "__reduce__": lambda self: (tuple, (tuple(self),)),
-    }
-    for i, field in enumerate(fields):
-        body[field] = property(lambda self, i=i: self[i])
-    _MADE[name] = type(name, (tuple,), body)
-    return _MADE[name]
+def _enter(name, kind):
+    """Let a class print its values as PyTorch's do, and be found by name."""
+    fields = kind.__match_args__
+    kind._fields = fields
+    kind.__repr__ = lambda self: f"torch.return_types.{name}(\n" + ",\n".join(f"{f}={v!r}" for f, v in zip(fields, self)) + ")"
+    kind.__reduce__ = lambda self: (tuple, (tuple(self),))  # files and copies hold plain tuples
+    _MADE[name] = kind
+    return kind
 
 
 def __getattr__(name):

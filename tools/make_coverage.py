@@ -17,9 +17,16 @@ PATH = ROOT / "docs" / "coverage.md"
 ON_GPU = "## On the GPU"
 DIFFERENT_ON_GPU = {
     "`fmod`, `remainder` in bfloat16": "PyTorch's CPU gives NaN for the smallest normal divisor; the exact result is 0",
-    "`lu` of complex64, one sample": "other factors than LAPACK's; most likely another pivot, which nobody has looked at",
+    "`gather`, `scatter`, `scatter_add`, `multinomial` of bad indices or weights": "told at the next synchronisation and not by the call; "
+    "the comparison then meets it in the operator that comes next (`hstack`, `index_select`, `movedim`, `vstack`)",
+    "`linalg.eig`, `linalg.eigvals`": "the order of eigenvalues and the phase of vectors are cuSOLVER's, and the comparison's gradient "
+    "depends on them; gradients of what does not are the CPU's to 1e-13",
+    "`linalg.lstsq`": "drivers other than `gels`, which CUDA has not, as in PyTorch",
+    "`linalg.lu`, `lu` of complex64": "other pivots than LAPACK's, which compares |re| + |im|; the factors multiply to the matrix",
     "`nn.functional.conv3d`, `conv_transpose3d` in float32": "TF32, which `backends.cudnn.allow_tf32` turns off, as in PyTorch",
-    "`addbmm`, `addr`, `div` in place in complex64 and bfloat16": "rounding; the comparison does not know which result is nearer",
+    "`polygamma` in bfloat16": "PyTorch's result is finite at a pole",
+    "`pow` and others in place": "rounding; the comparison does not know which result is nearer",
+    "`to`": "a copy on the CPU, which the comparison multiplies with numbers of the GPU",
 }
 THEIRS = "## PyTorch's own tests"
 
@@ -188,7 +195,8 @@ def on_gpu():
         yield ", ".join(f"`{name}`" for name in names)
     else:
         yield runs + "."
-    yield "What PyTorch's database of operators finds different there beyond the table above, and why:"
+    yield "PyTorch's database of operators finds 634 of 674 right in everything on an H200, beside PyTorch 2.11 on the CPU; 99.5 % of the"
+    yield "checks are. What differs there beyond the table above, and why:"
     yield from ("", "| operator | why |", "|---|---|")
     for operator, why in DIFFERENT_ON_GPU.items():
         yield f"| {operator} | {why} |"

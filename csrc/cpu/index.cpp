@@ -124,17 +124,20 @@ int64_t first_out_of_range(const int64_t* index, int64_t n, int64_t size, bool w
 
 void offsets(int64_t* out, const int64_t* const* indices, const int64_t* sizes, const int64_t* strides, int count, int64_t n, bool,
              const char*) {
-    for (int k = 0; k < count; k++) {
-        const int64_t* __restrict index = indices[k];
-        int64_t* __restrict o = out;
-        const int64_t size = sizes[k], stride = strides[k];
-        if (k == 0)
-            for (int64_t i = 0; i < n; i++) o[i] = (index[i] < 0 ? index[i] + size : index[i]) * stride;
-        else
-            for (int64_t i = 0; i < n; i++) o[i] += (index[i] < 0 ? index[i] + size : index[i]) * stride;
-    }
-    if (count == 0)
-        for (int64_t i = 0; i < n; i++) out[i] = 0;
+    // Cut as the slices are: a thread finds its offsets where it put them.
+    parallel_for(n, 2048, [&](int64_t begin, int64_t end) {
+        for (int k = 0; k < count; k++) {
+            const int64_t* __restrict index = indices[k];
+            int64_t* __restrict o = out;
+            const int64_t size = sizes[k], stride = strides[k];
+            if (k == 0)
+                for (int64_t i = begin; i < end; i++) o[i] = (index[i] < 0 ? index[i] + size : index[i]) * stride;
+            else
+                for (int64_t i = begin; i < end; i++) o[i] += (index[i] < 0 ? index[i] + size : index[i]) * stride;
+        }
+        if (count == 0)
+            for (int64_t i = begin; i < end; i++) out[i] = 0;
+    });
 }
 
 // The loops over a slice, seen on two sides; the last dimension is the row.

@@ -130,6 +130,19 @@ PyObject* call_conjugate(PyObject* callable, const std::string& op, const Facts&
         Py_INCREF(args[0]);
         return args[0];
     }
+    // What out= names is written as its values, which go to its memory conjugated.
+    for (Py_ssize_t i = n; i < total; i++) {
+        if (!has_conjugate(args[i]) || PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, i - n), "out") != 0) continue;
+        if (!is_conjugate(args[i])) throw RuntimeError(op, "(): a tensor of out= is a conjugate view; use resolve_conj() first");
+        const Tensor out = Tensor::borrow(as_tensor_object(args[i])), values = resolve_conjugate(detach(out));
+        for (Py_ssize_t j = 0; j < total; j++) j == i ? give(Ref::borrow(values.object())) : give(resolved(args[j]));
+        Ref result(call());
+        if (!(values.sizes() == out.sizes()))
+            throw RuntimeError(op, "(): out= is a conjugate view of shape ", out.sizes(), ", which cannot become one of shape ",
+                               values.sizes());
+        copy_(plain_view(out), conj(values));
+        return Ref::borrow(args[i]).release();
+    }
     for (Py_ssize_t i = 0; i < total; i++) give(resolved(args[i]));
     return call();
 }

@@ -175,8 +175,6 @@ PyObject* call_pinned(const Overload& o, PyObject** slots) {
 }
 
 PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots, PyObject* out) {
-    if (has_conjugate(out))
-        throw RuntimeError(op.name, "(): out= is a conjugate view, which cannot be written to as a whole; pass an ordinary tensor");
     const auto differentiated = [&](PyObject* given) {
         if (!is_tensor(given) || !FromPython<const Tensor&>::get(given).requires_grad()) return false;
         if (FromPython<const Tensor&>::get(given)->dual)
@@ -360,7 +358,11 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
                 if (!(d == current_device())) on.emplace(d);
             }
             if (self->form == form_inplace) return call_inplace(op, o, slots);
-            if (out != Py_None) return is_sparse(out) ? call_sparse(op.name.c_str(), args, n, kwnames) : call_with_out(op, o, slots, out);
+            if (out != Py_None) {
+                if (is_sparse(out)) return call_sparse(op.name.c_str(), args, n, kwnames);
+                if (has_conjugate(out)) return call_conjugate(callable, op.name, op.facts, false, args, n, kwnames);
+                return call_with_out(op, o, slots, out);
+            }
             if (const CastPolicy policy = autocast_users ? op.autocast[current_device().is_cuda()] : CastPolicy::none;
                 policy != CastPolicy::none) {
                 std::vector<Ref> kept;

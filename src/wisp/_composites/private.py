@@ -26,9 +26,9 @@ def _segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, a
 
 
 def _addmm_activation(input, mat1, mat2, *, beta=1, alpha=1, use_gelu=False, out=None):
-    """relu, or gelu by its approximation, of addmm."""
+    """relu or gelu of addmm; gelu on a GPU by its approximation."""
     result = wisp.addmm(input, mat1, mat2, beta=beta, alpha=alpha)
-    result = wisp.nn.functional.gelu(result, approximate="tanh") if use_gelu else wisp.relu(result)
+    result = wisp.nn.functional.gelu(result, approximate="tanh" if result.is_cuda else "none") if use_gelu else wisp.relu(result)
     return result if out is None else out.copy_(result)
 
 

@@ -270,3 +270,25 @@ def test_errors_of_operands_that_do_not_fit():
 def test_the_hash_of_a_tensor_is_its_identity():
     x = wisp.ones(2)
     assert hash(x) == id(x) and hash(wisp.nn.Parameter(x)) != hash(x)
+
+
+def test_results_go_to_conjugate_views():
+    x, memory = wisp.tensor([1 + 2j, 3 - 1j]), wisp.zeros(2, dtype=wisp.complex64)
+    for given in (x, x.conj()):
+        out = memory.conj()
+        assert wisp.mul(given, 2, out=out) is out
+        assert wisp.equal(out.resolve_conj(), given.resolve_conj() * 2) and wisp.equal(memory, (given * 2).conj().resolve_conj())
+    matrix = wisp.tensor([[2 + 1j, 0], [1, 1j]], dtype=wisp.complex128)
+    right = wisp.tensor([[1 + 1j], [2j]], dtype=wisp.complex128).conj()
+    expected = wisp.linalg.solve_triangular(matrix, right, upper=False)
+    wisp.linalg.solve_triangular(matrix, right, upper=False, out=right)
+    assert wisp.allclose(right.resolve_conj(), expected)
+    with pytest.raises(RuntimeError, match="broadcast|size of tensor"):
+        wisp.add(wisp.ones(3), wisp.ones(2), out=memory.conj())
+    with pytest.raises(RuntimeError, match="cannot become one of shape"):
+        wisp.mul(wisp.ones(3), 2, out=memory.conj())
+
+
+def test_gelu_behind_a_product():
+    x = wisp.randn(3, 3)
+    assert wisp.allclose(wisp._addmm_activation(wisp.zeros(3), x, x, use_gelu=True), wisp.nn.functional.gelu(x @ x), atol=1e-6)

@@ -66,6 +66,9 @@ struct Promotion {
         throw RuntimeError(
             "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
             "`logical_not()` operator instead.");
+    if (d == DType::boolean && &info == &pointwise_info(Pointwise::sub))
+        throw RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.");
     throw NotImplemented("\"", info.name, "\" not implemented for '", type_name(d), "'");
 }
 

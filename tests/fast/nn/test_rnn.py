@@ -154,3 +154,10 @@ def test_saturated_and_bad_inputs(name):
         out = layer(wisp.tensor([float("inf"), -float("inf"), float("nan"), 1e30, -1e30]).view(1, 5, 1))[0]
     assert out.isnan().any(-1).tolist() == [[False, False, True, False, False]]
     assert (out[0, 0] == out[0, 3]).all() and (out[0, 1] == out[0, 4]).all()
+
+
+def test_an_lstm_wants_a_pair():
+    lstm, x = nn.LSTM(3, 4), wisp.ones(5, 2, 3)
+    for state in (wisp.ones(1, 2, 4), (wisp.ones(1, 2, 4),)):
+        with pytest.raises(RuntimeError, match=r"the state is a pair \(h, c\), each of size \[1, 2, 4\], got"):
+            lstm(x, state)

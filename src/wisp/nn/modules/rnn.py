@@ -256,6 +256,9 @@ class RNNBase(Module):
         if hx is None:
             return (None,) * len(sizes)
         state = tuple(hx) if self.mode == "LSTM" else (hx,)
+        if len(state) != len(sizes):
+            got = f"a tensor of shape {list(hx.shape)}" if isinstance(hx, wisp.Tensor) else f"{len(state)} tensors"
+            raise RuntimeError(f"LSTM: the state is a pair (h, c), each of size {list(sizes[0])}, got {got}")
         dims = 3 if batched else 2
         for part in state:
             if part.dim() != dims:

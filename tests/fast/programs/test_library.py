@@ -415,3 +415,14 @@ def test_intersections_and_unions_of_boxes():
 
     inter, union = _box_inter_union(wisp.tensor([[0.0, 0.0, 2.0, 2.0]]), wisp.tensor([[1.0, 0.0, 3.0, 2.0], [5.0, 5.0, 6.0, 6.0]]))
     assert inter.tolist() == [[2.0, 0.0]] and union.tolist() == [[6.0, 5.0]]
+
+
+def test_vision_transformers_may_begin_with_convolutions():
+    """lightly's masked autoencoder passes them on."""
+    from wisp.vision.models.vision_transformer import ConvStemConfig, VisionTransformer
+
+    stem = [ConvStemConfig(8, 3, 2), ConvStemConfig(6, 3, 2, activation_layer=wisp.nn.SiLU)]
+    model = VisionTransformer(16, 4, 1, 2, 16, 32, num_classes=3, conv_stem_configs=stem)
+    assert [name for name, _ in model.conv_proj.named_children()] == ["conv_bn_relu_0", "conv_bn_relu_1", "conv_last"]
+    assert isinstance(model.conv_proj[1][2], wisp.nn.SiLU) and model.conv_proj[2].weight.shape == (16, 6, 1, 1)
+    assert model(wisp.zeros(2, 3, 16, 16)).shape == (2, 3)

@@ -3,13 +3,25 @@
 import functools
 import math
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
 
 import wisp
 from wisp import nn
 from wisp.vision.models._api import publish, weights_of
-from wisp.vision.ops.layers import MLP
+from wisp.vision.ops.layers import MLP, Conv2dNormActivation
 
 __all__ = ["VisionTransformer"]
+
+
+class ConvStemConfig(NamedTuple):
+    """One convolution of those that may stand in the place of the cut into patches."""
+
+    out_channels: int
+    kernel_size: int
+    stride: int
+    norm_layer: Callable = nn.BatchNorm2d
+    activation_layer: Callable = nn.ReLU
 
 
 class MLPBlock(MLP):
@@ -60,6 +72,26 @@ class Encoder(nn.Module):
         return self.ln(self.layers(self.dropout(input + self.pos_embedding)))
 
 
+def _stem(configs, hidden_dim):
+    channels, layers = 3, nn.Sequential()
+    for i, config in enumerate(configs):
+        layer = Conv2dNormActivation(
+            channels,
+            config.out_channels,
+            config.kernel_size,
+            config.stride,
+            norm_layer=config.norm_layer,
+            activation_layer=config.activation_layer,
+        )
+        layers.add_module(f"conv_bn_relu_{i}", layer)
+        channels = config.out_channels
+    last = nn.Conv2d(channels, hidden_dim, 1)
+    nn.init.normal_(last.weight, std=math.sqrt(2 / hidden_dim))
+    nn.init.zeros_(last.bias)
+    layers.add_module("conv_last", last)
+    return layers
+
+
 class VisionTransformer(nn.Module):
     """A transformer over the patches of a picture.
 
@@ -82,6 +114,7 @@ class VisionTransformer(nn.Module):
         num_classes=1000,
         representation_size=None,
         norm_layer=functools.partial(nn.LayerNorm, eps=1e-6),
+        conv_stem_configs=None,
     ):
         super().__init__()
         if image_size % patch_size:
@@ -93,7 +126,9 @@ class VisionTransformer(nn.Module):
             num_classes,
             representation_size,
         )
-        self.conv_proj = nn.Conv2d(3, hidden_dim, patch_size, patch_size)
+        self.conv_proj = (
+            nn.Conv2d(3, hidden_dim, patch_size, patch_size) if conv_stem_configs is None else _stem(conv_stem_configs, hidden_dim)
+        )
         self.seq_length = (image_size // patch_size) ** 2 + 1
         self.class_token = nn.Parameter(wisp.zeros(1, 1, hidden_dim))
         self.encoder = Encoder(self.seq_length, num_layers, num_heads, hidden_dim, mlp_dim, dropout, attention_dropout, norm_layer)
@@ -104,9 +139,10 @@ class VisionTransformer(nn.Module):
                 pre_logits=nn.Linear(hidden_dim, representation_size), act=nn.Tanh(), head=nn.Linear(representation_size, num_classes)
             )
         self.heads = nn.Sequential(layers)
-        fan = self.conv_proj.in_channels * patch_size**2
-        nn.init.trunc_normal_(self.conv_proj.weight, std=math.sqrt(1 / fan))
-        nn.init.zeros_(self.conv_proj.bias)
+        if conv_stem_configs is None:
+            fan = self.conv_proj.in_channels * patch_size**2
+            nn.init.trunc_normal_(self.conv_proj.weight, std=math.sqrt(1 / fan))
+            nn.init.zeros_(self.conv_proj.bias)
         if representation_size is not None:
             nn.init.trunc_normal_(self.heads.pre_logits.weight, std=math.sqrt(1 / hidden_dim))
             nn.init.zeros_(self.heads.pre_logits.bias)

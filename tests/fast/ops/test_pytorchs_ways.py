@@ -292,3 +292,11 @@ def test_results_go_to_conjugate_views():
 def test_gelu_behind_a_product():
     x = wisp.randn(3, 3)
     assert wisp.allclose(wisp._addmm_activation(wisp.zeros(3), x, x, use_gelu=True), wisp.nn.functional.gelu(x @ x), atol=1e-6)
+
+
+def test_bools_are_not_subtracted():
+    """By whatever way it is asked for: `^` is what is meant."""
+    b = wisp.tensor([True, False])
+    for subtract in (lambda: b - b, lambda: b - True, lambda: wisp.sub(b, b), lambda: b.clone().__isub__(b)):
+        with pytest.raises(RuntimeError, match=r"with two bool tensors is not supported. Use the `\^`"):
+            subtract()

@@ -381,8 +381,8 @@ static const Operators operators = {
      "Tensor? bias=None, bool training=False, float momentum=0.1, float eps=1e-05)",
      [](const Tensor& x, const Tensor& m, const Tensor& v, const Tensor& w, const Tensor& b, bool training, double momentum, double eps) {
          if (training) check_batch_of_one(x);
+         if (training && eps <= 0) throw ValueError("batch_norm eps must be positive during training, but got ", eps, eps == 0 ? ".0" : "");
          if (eps < 0) throw ValueError("batch_norm eps must be non-negative, but got ", eps);
-         if (training && eps == 0) throw ValueError("batch_norm eps must be positive during training, but got 0.0");
          return batch_norm(x, w, b, m, v, training, momentum, eps);
      },
      function,

@@ -412,3 +412,9 @@ def test_gradients_stay_the_same_objects_in_conversions():
     held = layer.weight.grad
     layer.double()
     assert layer.weight.grad is held and held.dtype == wisp.float64 and held.tolist() == [[1.0, 1.0]] * 3
+
+
+@pytest.mark.parametrize("eps", [0.0, -1.0])
+def test_batch_norm_in_training_wants_a_positive_eps(eps):
+    with pytest.raises(ValueError, match="eps must be positive during training"):
+        nn.BatchNorm1d(2, eps=eps)(wisp.rand(3, 2))

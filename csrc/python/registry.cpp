@@ -446,6 +446,9 @@ std::string without_indent(std::string_view text) {
 
 PyObject* object_repr(PyObject* self) {
     auto* o = reinterpret_cast<OperatorObject*>(self);
+    if (o->form == form_function &&
+        PyUnicode_CompareWithASCIIString(o->module, "wisp") == 0)  // libraries know targets of graphs by this text
+        return PyUnicode_FromFormat("<built-in method %s of type object at %p>", o->op->name.c_str(), static_cast<void*>(Py_TYPE(self)));
     return PyUnicode_FromFormat("<built-in %s %s%s>", o->form == form_function ? "function" : "method", o->op->name.c_str(),
                                 o->form == form_inplace ? "_" : "");
 }

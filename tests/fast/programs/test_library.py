@@ -426,3 +426,9 @@ def test_vision_transformers_may_begin_with_convolutions():
     assert [name for name, _ in model.conv_proj.named_children()] == ["conv_bn_relu_0", "conv_bn_relu_1", "conv_last"]
     assert isinstance(model.conv_proj[1][2], wisp.nn.SiLU) and model.conv_proj[2].weight.shape == (16, 6, 1, 1)
     assert model(wisp.zeros(2, 3, 16, 16)).shape == (2, 3)
+
+
+def test_functions_show_themselves_as_pytorch_s_do():
+    """backpack finds the calls of a graph that it replaces by the text of their targets."""
+    assert str(wisp.flatten).startswith("<built-in method flatten of type object at 0x")
+    assert str(wisp.nn.functional.gelu) == "<built-in function gelu>"

@@ -54,10 +54,14 @@ def test_arguments_of_calls_are_explained():
 
 
 def test_texts_speak_of_names_that_are_there():
+    def there(path):  # also what Python itself has made, which explains its arguments itself: enums, locks, queues
+        space, _, name = path.rpartition(".")
+        return hasattr(importlib.import_module(f"wisp.{space}" if space in SPACES else "wisp"), name)
+
     paths = {name if space == "wisp" else f"{space}.{name}" for space in SPACES for name, _ in public(space)}
     _reference.about("abs", ())
     exact, patterns = _reference._entries
-    assert [name for name in exact if name not in paths and not hasattr(wisp.Tensor, name.rpartition(".")[2])] == []
+    assert [name for name in exact if name not in paths and not hasattr(wisp.Tensor, name.rpartition(".")[2]) and not there(name)] == []
     assert all(len(entry) for entries in exact.values() for entry in entries) and all(entry for _, entry in patterns)
 
 

@@ -6,7 +6,7 @@ tensor([ 6.+0.j, -2.+2.j, -2.+0.j, -2.-2.j])
 """
 
 from wisp import _core, _reference
-from wisp._composites.reduce import into
+from wisp._composites.reduce import into as _into
 
 globals().update(_core._operators["fft"])
 
@@ -17,14 +17,14 @@ def fftfreq(n, d=1.0, *, out=None, dtype=None, layout=None, device=None, require
     result = _core.arange(n, dtype=dtype, device=device)
     result[(n + 1) // 2 :] -= n
     result = result * (1.0 / (n * d))
-    return into(out, result).requires_grad_(requires_grad)
+    return _into(out, result).requires_grad_(requires_grad)
 
 
 def rfftfreq(n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
     """The frequency of each point of a real transform: 0, 1, ..., n // 2, over n d."""
     dtype = _frequency_dtype(dtype, "rfftfreq")
     result = _core.arange(n // 2 + 1, dtype=dtype, device=device) * (1.0 / (n * d))
-    return into(out, result).requires_grad_(requires_grad)
+    return _into(out, result).requires_grad_(requires_grad)
 
 
 def _frequency_dtype(dtype, name):

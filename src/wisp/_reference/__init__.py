@@ -65,8 +65,9 @@ def explained(doc, path, names, call=None):
 
 
 def example(path):
-    """The example of a name whose docstring has none."""
-    return next((">>> import wisp\n" + entry["Example"] for entry, _ in _matching(path) if "Example" in entry), "")
+    """The example of a name whose docstring has none; `{name}` in one for several names stands for each of them."""
+    found = next((entry["Example"] for entry, _ in _matching(path) if "Example" in entry), "")
+    return found and ">>> import wisp\n" + found.replace("{name}", path.rpartition(".")[2])
 
 
 def about(path, names):

@@ -86,7 +86,7 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
         if high - low > 0.5:  # what falls outside is drawn again: far quicker than the inverse of the cdf
             tensor.normal_(mean, std, generator=generator)
             outside = (tensor < a) | (tensor > b)
-            while outside.any():
+            while not tensor.is_meta and outside.any():  # without data nothing is outside
                 again = wisp.empty(int(outside.sum()), dtype=tensor.dtype, device=tensor.device).normal_(mean, std, generator=generator)
                 tensor[outside] = again
                 outside = (tensor < a) | (tensor > b)

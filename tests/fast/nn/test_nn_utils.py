@@ -191,6 +191,10 @@ def test_spectral_norm_of_complex_weights():
     wisp.testing.assert_close(layer.weight.detach().abs(), wisp.tensor([[1.0, 0.0], [0.0, 1 / 3]]), atol=1e-5, rtol=1e-5)
 
 
+def test_truncated_normal_of_no_data():
+    assert init.trunc_normal_(wisp.empty(2, 3, device="meta")).shape == (2, 3)  # as for models whose weights come later
+
+
 def test_truncated_normal_of_half_types_in_the_tail():
     t = wisp.empty(4000, dtype=wisp.bfloat16)
     with pytest.warns(UserWarning, match="mean is more than 2 std"):

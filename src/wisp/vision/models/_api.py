@@ -16,7 +16,11 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class Weights:
-    """Where published weights are, and the transforms that their model expects."""
+    """Where published weights are, and the transforms that their model expects.
+
+    >>> Weights("resnet18-f37072fd.pth").url
+    'https://download.pytorch.org/models/resnet18-f37072fd.pth'
+    """
 
     def __init__(self, file, crop=224, resize=256, meta=None):
         self.url, self.crop, self.resize = _ADDRESS + file, crop, resize
@@ -38,7 +42,12 @@ class Weights:
 
 
 class WeightsEnum(enum.Enum):
-    """The published weights of a model, as `ResNet18_Weights.IMAGENET1K_V1`."""
+    """The published weights of a model, as `ResNet18_Weights.IMAGENET1K_V1`.
+
+    >>> from wisp.vision.models import ResNet18_Weights
+    >>> ResNet18_Weights.DEFAULT.url
+    'https://download.pytorch.org/models/resnet18-f37072fd.pth'
+    """
 
     url = property(lambda self: self.value.url)
     meta = property(lambda self: self.value.meta)
@@ -69,7 +78,9 @@ def weights_of(name, default=None, **files):
     made = {key: value if isinstance(value, Weights) else Weights(value) for key, value in files.items()}
     if made:
         made["DEFAULT"] = made[default or list(made)[-1]]
-    return WeightsEnum(f"{name}_Weights", made, module=sys._getframe(1).f_globals["__name__"])
+    kind = WeightsEnum(f"{name}_Weights", made, module=sys._getframe(1).f_globals["__name__"])
+    kind.__doc__ = f"The published weights of {name}: `{name}_Weights.DEFAULT`, or another of its members."
+    return kind
 
 
 def _chosen(kind, weights, what):

@@ -333,3 +333,10 @@ def test_programs(stand_in, program):
 )
 def test_the_interface(stand_in, part):
     stand_in.run(os.path.join(HERE, "api.py"), part, FAKE_CUDA_ZEROS="1")
+
+
+def test_examples_of_the_reference_run(stand_in):
+    """All but those that need what a kernel computes, or NVML."""
+    ran, *failed = stand_in.run(os.path.join(HERE, "reference.py"), FAKE_CUDA_ZEROS="1", LD_LIBRARY_PATH=stand_in.folder).split()
+    values, nvml = {"cuda.graph"}, {"cuda.list_gpu_processes", "cuda.memory_usage"}
+    assert int(ran) > 40 and set(failed) <= values | nvml

@@ -43,6 +43,7 @@ def others():
             yield "attention", lambda q, k, v, options=options: F.scaled_dot_product_attention(q, k, v, **options), given
     few = [wisp.randn(2, 2, rows, 64, dtype=wisp.bfloat16) for rows in (1, 600, 600)]
     yield "attention of few queries", F.scaled_dot_product_attention, few
+    yield "few rows", F.linear, [wisp.randn(2, 256, dtype=wisp.bfloat16), wisp.randn(64, 256, dtype=wisp.bfloat16)]
     sequence = wisp.randn(5, 3, 8)
     step_by_step = nn.GRU(8, 6), nn.RNN(8, 6)  # sizes that the kernels of whole sequences do not take
     for layer in (
@@ -51,6 +52,7 @@ def others():
         nn.GRU(8, 16, bidirectional=True),
         nn.RNN(8, 16),
         nn.GRU(8, 64),
+        nn.GRU(8, 256),
         *step_by_step,
     ):
         yield "recurrent", lambda x, layer=layer: layer(x)[0], [sequence]

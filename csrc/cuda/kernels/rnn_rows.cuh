@@ -142,10 +142,15 @@ template <int Mode, int R> __global__ void __launch_bounds__(rnn_threads) rnn_ro
 }
 
 #if __CUDA_ARCH__ >= 900
-// Forward by a cluster of blocks for each sequence, on sm_90: a block has the weight of its share of the units in shared memory, and
+#define WISP_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
+#else
+#define WISP_CLUSTER(blocks)
+#endif
+
+// Forward by a cluster of blocks for each sequence, from sm_90 on: a block has the weight of its share of the units in shared memory, and
 // hands their states to all the others at the end of a step.
-template <int Mode, int Blocks> __global__ void __cluster_dims__(Blocks, 1, 1) __launch_bounds__(rnn_threads)
-    rnn_cluster_forward(const RnnRows p) {
+template <int Mode, int Blocks> __global__ void WISP_CLUSTER(Blocks) __launch_bounds__(rnn_threads) rnn_cluster_forward(const RnnRows p) {
+#if __CUDA_ARCH__ >= 900
     extern __shared__ __align__(16) float shared[];
     constexpr int parts = rnn_parts<Mode>;
     const int n = p.size, units = n / Blocks, columns = parts * units, groups = p.groups, sequence = blockIdx.x / Blocks;
@@ -201,8 +206,8 @@ template <int Mode, int Blocks> __global__ void __cluster_dims__(Blocks, 1, 1) _
         p.h[int64_t(sequence) * n + unit] = state;
         if (Mode == rnn_lstm) p.c[int64_t(sequence) * n + unit] = cell;
     }
-}
 #endif
+}
 
 // The sums over eight lanes of Columns numbers of each, which `number(i)` gives: a lane gets that of column lane % 8 * P / 8, where P is
 // the power of two that holds them. Half of what is left goes to the lane across, half comes from it.

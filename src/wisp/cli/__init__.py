@@ -89,9 +89,10 @@ COMMANDS = {"demo": demo, "doctor": doctor, "run": run, "launch": launch, "check
 def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        result = _run_command(arguments)
-        sys.stdout.flush()
-        return result
+        try:
+            return _run_command(arguments)
+        finally:  # of a command that exits by itself, too
+            sys.stdout.flush()
     except BrokenPipeError:  # `wisp check . | head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None

@@ -3,6 +3,7 @@
 Pages are made from signatures, docstrings and the texts of `wisp._reference`; tools/docs_site.py hands them to mkdocs.
 """
 
+import enum
 import importlib
 import inspect
 import re
@@ -300,12 +301,21 @@ def _kinds(value):
     return {name: ", ".join(filter(None, kinds)) for name, kinds in found.items()}
 
 
+def _plain(text):
+    """Signatures and presets with the names of functions, classes and members, not with their addresses and modules."""
+    text = re.sub(r"<function [^ ]*<lambda> at 0x\w+>", "<lambda>", text)
+    text = re.sub(r"<(?:built-in )?(?:function|class|module) '?(?:\w+\.)*(\w+)[^<>]*>", r"\1", text)
+    return re.sub(r"<(\w+\.\w+): [^<>]+>", r"\1", text)
+
+
 def _presets(value):
+    if isinstance(value, enum.EnumMeta):
+        return {}
     try:
         found = inspect.signature(value).parameters
     except (TypeError, ValueError):
         return {}
-    return {name: "" if p.default is p.empty else repr(p.default) for name, p in found.items()}
+    return {name: "" if p.default is p.empty else _plain(repr(p.default)) for name, p in found.items()}
 
 
 def signatures(name, value, doc):
@@ -317,8 +327,10 @@ def signatures(name, value, doc):
         found.append(lines.pop(0))
     if found:
         return found, "\n".join(lines).strip()
+    if isinstance(value, enum.EnumMeta):
+        return [f"{name}.{member}" for member in value.__members__], doc
     try:
-        return [("class " if isinstance(value, type) else "") + name + str(inspect.signature(value))], doc
+        return [("class " if isinstance(value, type) else "") + name + _plain(str(inspect.signature(value)))], doc
     except (TypeError, ValueError):
         return [], doc
 
@@ -332,7 +344,7 @@ def _methods(cls):
         inherited = isinstance(getattr(function, "__doc__", None), _reference.Text) and function.__doc__.path is None
         if name.startswith("_") or not doc or inherited or not inspect.isfunction(function):
             continue
-        parts.append(f"\n**`{name}{inspect.signature(function)}`**\n\n{text(doc)}")
+        parts.append(f"\n**`{name}{_plain(str(inspect.signature(function)))}`**\n\n{text(doc)}")
     return ["\n## Methods\n", *parts] if parts else []
 
 

@@ -99,9 +99,12 @@ def called(path, value):
 
 
 def parameters(value):
-    """The names of a Python function's or class's parameters."""
+    """The names of a Python function's or class's parameters; an enum is not called."""
+    import enum
     import inspect
 
+    if isinstance(value, enum.EnumMeta):
+        return []
     try:
         return list(inspect.signature(value).parameters)
     except (TypeError, ValueError):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 
 from wisp.vision._pil import image_module
 from wisp.vision.datasets.folder import ImageFolder, make_dataset
@@ -95,7 +96,7 @@ class OxfordIIITPet(VisionDataset):
         names = os.path.join(folder, "annotations", f"{split}.txt")
         if not os.path.isfile(names):
             raise _missing("OxfordIIITPet", names, "www.robots.ox.ac.uk/~vgg/data/pets")
-        rows = [line.split() for line in open(names) if line.strip()]
+        rows = [line.split() for line in pathlib.Path(names).read_text().splitlines() if line.strip()]
         self.target_types = [target_types] if isinstance(target_types, str) else list(target_types)
         breed = lambda name: " ".join(part.title() for part in name.split("_")[:-1])
         self.classes = [name for _, name in sorted({(int(row[1]), breed(row[0])) for row in rows})]

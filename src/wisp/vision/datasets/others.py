@@ -1,6 +1,7 @@
 """Made-up pictures (FakeData), and sets in formats of their own: SVHN, STL10, CelebA, CocoDetection, VOC."""
 
 import os
+import pathlib
 
 import numpy
 
@@ -109,7 +110,7 @@ class STL10(VisionDataset):
                 chosen = numpy.array(file.read().splitlines()[folds].split(), numpy.int64)
             self.data, self.labels = self.data[chosen], self.labels[chosen]
         names = os.path.join(folder, "class_names.txt")
-        self.classes = open(names).read().split() if os.path.isfile(names) else []
+        self.classes = pathlib.Path(names).read_text().split() if os.path.isfile(names) else []
 
     def __getitem__(self, index):
         image = image_module("STL10").fromarray(numpy.ascontiguousarray(self.data[index].transpose(1, 2, 0)))
@@ -134,7 +135,8 @@ class CelebA(VisionDataset):
             )
         self.split, self.target_type = split, [target_type] if isinstance(target_type, str) else list(target_type)
         number = {"train": 0, "valid": 1, "test": 2, "all": None}[split]
-        parts = dict(line.split() for line in open(os.path.join(folder, "list_eval_partition.txt")) if line.strip())
+        listed = pathlib.Path(folder, "list_eval_partition.txt").read_text().splitlines()
+        parts = dict(line.split() for line in listed if line.strip())
         self.filename = [name for name, part in parts.items() if number is None or int(part) == number]
         self._tables = {}
         for kind, file, header in (
@@ -144,7 +146,7 @@ class CelebA(VisionDataset):
             ("landmarks", "list_landmarks_align_celeba.txt", 1),
         ):
             if kind in self.target_type:
-                lines = open(os.path.join(folder, file)).read().splitlines()
+                lines = pathlib.Path(folder, file).read_text().splitlines()
                 names = [] if header is None else lines[header].split()
                 rows = {
                     line.split()[0]: [int(v) for v in line.split()[1:]] for line in lines[0 if header is None else header + 1 :] if line
@@ -210,7 +212,7 @@ class _VOC(VisionDataset):
                 f"Dataset not found or corrupted. Get it from host.robots.ox.ac.uk/pascal/VOC/voc{year} and unpack it "
                 f"so that {names} is there"
             )
-        stems = open(names).read().split()
+        stems = pathlib.Path(names).read_text().split()
         self.images = [os.path.join(folder, "JPEGImages", stem + ".jpg") for stem in stems]
         self.targets = [os.path.join(folder, self._FOLDER, stem + self._ENDING) for stem in stems]
         self.masks = self.annotations = self.targets

@@ -165,14 +165,35 @@ export_for_training = export
 
 
 def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):
-    """Write an exported program; Wisp reads it, PyTorch does not."""
-    wisp.save((ep._root, ep.graph_module, ep.example_inputs, ep.dynamic_shapes), f)
+    """Write an exported program; Wisp reads it, PyTorch does not. The file holds the module, by its class, of which `load` makes the graph
+    anew: files never bring code of their own.
+
+    >>> import io, wisp
+    >>> file = io.BytesIO()
+    >>> wisp.export.save(wisp.export.export(wisp.nn.ReLU(), (wisp.ones(2),)), file)
+    >>> wisp.export.load(io.BytesIO(file.getvalue())).module()(wisp.tensor([-1.0, 1.0]))
+    tensor([0., 1.])
+    """
+    if _fx.symbolic_trace(ep._root).code != ep.graph_module.code:
+        raise RuntimeError(
+            f"export.save: the graph of {type(ep._root).__name__} was changed after the export, and files hold modules, not graphs. "
+            "Change the module's forward and export it again, or keep `program.state_dict` with wisp.save."
+        )
+    wisp.save((ep._root, ep.example_inputs, ep.dynamic_shapes), f)
 
 
 def load(f, *, extra_files=None, expected_opset_version=None):
-    """Read what `save` wrote."""
-    root, graph_module, (args, kwargs), shapes = wisp.load(f, weights_only=False)
-    return ExportedProgram(root, graph_module, args, kwargs, shapes)
+    """Read what `save` wrote; the program must have imported the module's class.
+
+    >>> import io, wisp
+    >>> file = io.BytesIO()
+    >>> wisp.export.save(wisp.export.export(wisp.nn.Linear(2, 1), (wisp.ones(1, 2),)), file)
+    >>> list(wisp.export.load(io.BytesIO(file.getvalue())).state_dict)
+    ['weight', 'bias']
+    """
+    with wisp.serialization.safe_globals([Dim]):
+        root, (args, kwargs), shapes = wisp.load(f, weights_only=False)
+    return export(root, args, kwargs, dynamic_shapes=shapes)
 
 
 class UnflattenedModule(wisp.nn.Module):

@@ -74,6 +74,21 @@ def test_export_gives_a_program():
         wisp.export.export(Choosing(), (wisp.ones(1),))
 
 
+def test_exported_programs_are_saved(tmp_path):
+    model = wisp.nn.Sequential(wisp.nn.Linear(2, 2), wisp.nn.Dropout(), wisp.nn.ReLU()).eval()
+    program = wisp.export.export(model, (wisp.ones(1, 2),), dynamic_shapes={"input": {0: wisp.export.Dim("batch", min=2)}})
+    wisp.export.save(program, tmp_path / "program.pt2")
+    loaded, x = wisp.export.load(tmp_path / "program.pt2"), wisp.rand(3, 2)
+    assert wisp.equal(loaded.module()(x), model(x)) and loaded.graph_module.code == program.graph_module.code
+    assert loaded.dynamic_shapes["input"][0].min == 2 and loaded.example_inputs[0][0].equal(wisp.ones(1, 2))
+    for node in program.graph.nodes:  # a graph that is no longer the module's
+        if node.op == "output":
+            node.args = (next(iter(program.graph.nodes)),)
+    program.graph_module.recompile()
+    with pytest.raises(RuntimeError, match="changed after the export"):
+        wisp.export.save(program, tmp_path / "changed.pt2")
+
+
 def test_methods_can_be_added_to_tensors():
     wisp.Tensor.doubled_for_a_test = lambda self: self * 2
     try:

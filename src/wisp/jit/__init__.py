@@ -316,7 +316,7 @@ class optimized_execution:
         return self
 
     def __exit__(self, *details):
-        return False
+        pass
 
 
 def _get_trace_graph(f, args=(), kwargs=None, strict=True, _force_outplace=False, return_inputs=False, _return_inputs_states=False):

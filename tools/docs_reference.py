@@ -264,7 +264,9 @@ def _page(short, name, value, partners):
     if (short, name) in partners:
         space, partner = partners[short, name]
         parts.append(f"\nSee also [{space}.{_escaped(partner)}](../{space}/{partner}.md).\n")
-    if isinstance(value, type):
+    if value is wisp.Tensor:
+        parts.append("\nIts methods have [pages of their own](../Tensor/index.md).\n")
+    elif isinstance(value, type):
         parts += _methods(value)
     return "\n".join(parts) + "\n"
 

@@ -453,5 +453,5 @@ def test_absent_dtypes_are_named():
     stream = io.BytesIO()
     torch.save(value, stream)
     stream.seek(0)
-    with pytest.raises(pickle.UnpicklingError, match="which Wisp does not have"):
+    with pytest.raises(pickle.UnpicklingError, match="which Wisp does not read"):
         wisp.load(stream)

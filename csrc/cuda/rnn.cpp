@@ -1,5 +1,5 @@
-// Recurrent layers on the GPU: all steps in one launch where the weight is small enough, else a product and one pointwise kernel per
-// step, for the whole batch at a time.
+// Recurrent layers on the GPU: all steps in one launch where the weight is small enough, by a block or a cluster of blocks for each
+// sequence, else a product and one pointwise kernel per step, for the whole batch at a time.
 #include "../kernels/rnn.h"
 
 #include <algorithm>

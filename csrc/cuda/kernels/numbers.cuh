@@ -54,13 +54,7 @@ WISP_REAL(atan2) WISP_REAL(hypot) WISP_REAL(fmod) WISP_REAL(copysign)
 // clang-format on
 #undef WISP_REAL
 // The usual powers are exact, as far as their products are, and quick: the exponent is mostly one number for all.
-WISP_INLINE float pow(float x, float y) {
-    // 1, 1.5, 2 and 3 have no other bits: one test, where the exponents are many.
-    const uint32_t bits = __float_as_uint(y);
-    if (bits - 0x3f800000u > 0xc00000u || bits << 10) [[likely]]
-        return ::powf(x, y);
-    return y == 2.0f ? x * x : y == 1.0f ? x : y == 3.0f ? x * x * x : ::powf(x, y);
-}
+WISP_INLINE float pow(float x, float y) { return y == 2.0f ? x * x : y == 1.0f ? x : y == 3.0f ? x * x * x : ::powf(x, y); }
 WISP_INLINE double pow(double x, double y) { return y == 2.0 ? x * x : y == 1.0 ? x : y == 3.0 ? x * x * x : ::pow(x, y); }
 WISP_INLINE float abs(float x) { return ::fabsf(x); }
 WISP_INLINE double abs(double x) { return ::fabs(x); }

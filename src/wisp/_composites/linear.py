@@ -5,6 +5,7 @@ import math
 from wisp import _core
 from wisp._composites.reduce import into
 from wisp._signatures import renamed
+from wisp._tensor.limits import finfo
 
 _op, _linalg = _core._operators[""], _core._operators["linalg"]
 
@@ -122,9 +123,16 @@ def _approximate_basis(A, q, niter):
     """An orthonormal basis of a q-dimensional space that nearly contains A's (Halko et al. 2009, algorithm 4.4)."""
     qr = _linalg["qr"]
     Q = qr(A @ _core.randn(A.shape[-1], q, dtype=A.dtype, device=A.device))[0]
-    for _ in range(niter):
-        Q = qr(A @ qr(A.mH @ Q)[0])[0]
+    for done in range(niter):
+        before, Q = Q, qr(A @ qr(A.mH @ Q)[0])[0]
+        if done % 64 == 63 and not _turned(before.detach(), Q.detach()):  # more passes than a basis needs, however many were asked for
+            break
     return Q
+
+
+def _turned(before, after):
+    """Whether the spaces of two orthonormal bases differ by more than rounding."""
+    return after.numel() > 0 and bool((after - before @ (before.mH @ after)).abs().amax() > 16 * finfo(after.dtype).eps)
 
 
 def svd_lowrank(A, q=6, niter=2, M=None):

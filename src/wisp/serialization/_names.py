@@ -129,7 +129,8 @@ def _strided(flat, offset, size, stride):
 
 
 def _layout(name):
-    if name not in {f"torch.{kind}" for kind in "strided sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged".split()}:
+    known = "strided sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc jagged".split()
+    if type(name) is not str or name not in [f"torch.{kind}" for kind in known]:  # a tuple nested in itself takes for ever to hash
         raise pickle.UnpicklingError(f"tensors of the layout {brief(name)} are not supported")
     return getattr(wisp, name[6:])
 
@@ -560,6 +561,8 @@ def _partial(function):
 
 def _member(kind, name):
     """A member of an enum, or a method of a model, by its name."""
+    if type(name) is not str:
+        raise pickle.UnpicklingError(f"the file calls getattr with the name {brief(name)}, which is no text")
     if isinstance(kind, wisp.nn.Module) and isinstance(method := inspect.getattr_static(type(kind), name, None), types.FunctionType):
         return types.MethodType(method, kind)
     if not (_is_own(kind) and issubclass(kind, enum.Enum)):

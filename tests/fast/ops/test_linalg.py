@@ -149,6 +149,11 @@ def test_properties():
     close(L.tensorsolve(t, b), np.linalg.tensorsolve(t.numpy(), b.numpy()))
     u, s, v = wisp.svd_lowrank(random(8, 2) @ random(2, 6), q=2)
     close((u * s) @ v.mT, random(8, 2) @ random(2, 6))
+    a = random(5, 3, 8)  # passes without end come to their end when they change nothing
+    close(wisp.svd_lowrank(a, q=3, niter=2**62)[1], L.svdvals(a))
+    with pytest.raises(wisp.linalg.LinAlgError, match="non-finite"):
+        wisp.svd_lowrank(a * float("nan"), q=3, niter=2**62)
+    assert wisp.svd_lowrank(a[:0], q=3, niter=2**62)[1].shape == (0, 3)
 
 
 def without_phases(qr):

@@ -248,7 +248,7 @@ INNER = {
         "Inner path of nested tensors.",
         {
             "extract_kwargs": Refusal("nested tensors have no registered kernels here"),
-            "_outer_to_inner_dim": From("wisp.nested._operators", "outer_to_inner_dim"),
+            "_outer_to_inner_dim": From("wisp.nested._shapes", "outer_to_inner_dim"),
         },
     ),
     "utils._device": ("The default device as a context.", {"DeviceContext": From("wisp", "device"), "_device_constructors": set}),

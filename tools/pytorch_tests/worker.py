@@ -6,7 +6,9 @@ worker.py FILE OUT.jsonl --ids IDS.txt --timeout 60
 
 import argparse
 import faulthandler
+import functools
 import importlib.util
+import itertools
 import json
 import os
 import signal
@@ -52,6 +54,48 @@ def cases(suite):
             yield from cases(test)
         else:
             yield test
+
+
+class Function(unittest.TestCase):
+    """A function of a file that is written for pytest, with one choice of its parameters."""
+
+    def __init__(self, label, call, skip):
+        super().__init__("call")
+        self.label, self.function, self.skip = label, call, skip
+
+    def id(self):
+        return self.label
+
+    def call(self):
+        if self.skip:
+            self.skipTest(self.skip)
+        try:
+            self.function()
+        except BaseException as outcome:
+            if type(outcome).__name__ != "Skipped":  # pytest.skip's, which unittest would let through
+                raise
+            self.skipTest(str(outcome))
+
+
+def functions(module):
+    """The tests of `module` that are functions: one for each choice of parameters, numbered by their places in the lists."""
+    for title, function in vars(module).items():
+        if not title.startswith("test_") or not callable(function) or getattr(function, "__module__", "") != module.__name__:
+            continue
+        marks = getattr(function, "pytestmark", [])
+        axes = [(mark.args[0], list(mark.args[1])) for mark in marks if mark.name == "parametrize"]
+        for places in itertools.product(*(range(len(values)) for _, values in axes)):
+            given, conditions = {}, [mark for mark in marks if mark.name in ("skip", "skipif")]
+            for (names, values), place in zip(axes, places):
+                names = [part.strip() for part in names.split(",")] if isinstance(names, str) else names
+                value = values[place]
+                if hasattr(value, "marks"):  # pytest.param
+                    conditions += [mark for mark in value.marks if mark.name in ("skip", "skipif")]
+                    value = value.values if len(names) > 1 else value.values[0]
+                given.update(zip(names, value) if len(names) > 1 else {names[0]: value})
+            reasons = [mark.kwargs.get("reason", "skip") for mark in conditions if mark.name == "skip" or any(mark.args)]
+            label = f"{module.__name__}.{title}" + (f"[{'-'.join(map(str, places))}]" if axes else "")
+            yield Function(label, functools.partial(function, **given), reasons[0] if reasons else "")
 
 
 class Result(unittest.TestResult):
@@ -115,7 +159,7 @@ def main():
         os._exit(3)
     loader = unittest.TestLoader()
     tests = {}
-    for case in cases(loader.loadTestsFromModule(module)):
+    for case in itertools.chain(cases(loader.loadTestsFromModule(module)), functions(module)):
         tests[case.id()] = case
     if args.list:
         with open(args.out, "w") as out:

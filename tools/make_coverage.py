@@ -53,24 +53,16 @@ REASONS = (
         "the comparison does not carry over the memory that out= shares here; Wisp refuses it too",
     ),
     ("operators", r"^sparse\.sampled_addmm$", "gradient", "the gradient of a sparse tensor has its pattern; PyTorch's is dense here"),
-    ("surface", r"^cuda\.", "", "wisp.cuda has what programs use; PyTorch's allocator, profiler and driver interfaces are its own"),
-    (
-        "surface",
-        r"^distributed\.",
-        "",
-        "internals of PyTorch's own transports (stores, process groups in C++); ranks meet through MPI here",
-    ),
     ("surface", r"semi_structured|SemiStructured", "", "2:4 sparsity needs the instructions of a GPU"),
     ("surface", r"bsr|bsc", "", "sparse layouts of blocks are not supported"),
     ("surface", r"(int_repr|qscheme)$", "", "there are no quantised dtypes"),
-    ("surface", r"(scaled_mm|scaled_grouped_mm|bit)$", "", "scales by block, and dtypes of less than a byte, are not supported"),
     (
         "surface",
         r"^(AVG|SUM|FatalError|JITException|import_ir\w*|merge_type\w*|parse_\w+|unify_type_list)$",
         "",
         "parts of TorchScript's compiler",
     ),
-    ("surface", r"_notes$|BroadcastingList|boolean_dispatch|handle_torch_function", "", "internals of PyTorch's Python code"),
+    ("surface", r"BroadcastingList|boolean_dispatch|handle_torch_function", "", "internals of PyTorch's Python code"),
     ("surface", r"utils\.checkpoint\.", "", "parts of selective checkpointing that PyTorch's compiler uses"),
     (
         "surface",
@@ -86,8 +78,13 @@ REASONS = (
         "",
         "an attribute of how PyTorch's class is made",
     ),
-    ("surface", r"^(Event|wait)$", "signature", "the names of its parameters are not documented by PyTorch"),
-    ("surface", r"autograd\.", "", "not written: no program that we know uses it"),
+    (
+        "surface",
+        r"^(Tensor\.(atanh_|round_?)|cholesky_solve)$",
+        "signature",
+        "PyTorch's documentation names its parameters otherwise than its code takes them",
+    ),
+    ("surface", r"^(Event|wait|distributed\.set_debug_level)$", "signature", "the names of its parameters are not documented by PyTorch"),
 )
 
 

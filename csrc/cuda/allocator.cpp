@@ -59,6 +59,7 @@ struct Pool {
     std::set<Block*, BySize> free[2];  // large, small
     std::vector<std::unique_ptr<Lists>> lists;
     std::vector<std::pair<Handle, Block*>> waiting;  // events that must pass before the block is free
+    std::set<Block*> segments;                       // their first blocks
     std::vector<Block*> later;                       // freed during a capture, which must not see the events that they need
     MemoryStats stats{};
     int64_t limit = INT64_MAX;
@@ -140,6 +141,7 @@ void return_segments(Pool& pool, bool orphans_only = false) {
             driver().memory_free(Pointer(b->data));
             pool.stats.reserved.sub(int64_t(b->bytes));
             pool.stats.segments.sub(1);
+            pool.segments.erase(b);
             delete b;
         }
 }
@@ -177,21 +179,20 @@ Block* fresh(Pool& pool, size_t bytes, Handle stream, Handle key, bool small) {
     pool.stats.reserved.add(int64_t(segment));
     Block* b = new Block{reinterpret_cast<char*>(p), segment, stream, key, key == stream ? 0 : private_pool};
     b->small = small;
+    pool.segments.insert(b);
     return b;
 }
 
 // With PYTORCH_NO_CUDA_MEMORY_CACHING set every tensor is an allocation of the driver's own, of its very size, so that
 // compute-sanitizer sees each byte that is read or written beside it.
-bool is_cached() {
-    static const bool cached = !std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
-    return cached;
-}
+bool cached = !std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
 
 Block* allocate_exactly(Pool& pool, size_t bytes) {
     Pointer p = 0;
     if (driver().memory_allocate(&p, bytes) != 0) return nullptr;
     Block* b = new Block{reinterpret_cast<char*>(p), bytes, current_stream(), current_stream(), 0};
     b->exact = true;
+    pool.segments.insert(b);
     pool.stats.reserved.add(int64_t(bytes));
     return b;
 }
@@ -201,6 +202,7 @@ void free_exactly(Pool& pool, Block* b) {
     driver().context_synchronize();
     driver().memory_free(Pointer(b->data));
     pool.stats.reserved.sub(int64_t(b->bytes));
+    pool.segments.erase(b);
     delete b;
 }
 
@@ -213,7 +215,7 @@ Block* allocate(size_t asked, int index) {
         throw DeviceOutOfMemory("CUDA out of memory. Tried to allocate ", asked, " bytes on cuda:", index);
     if (!pool.waiting.empty()) collect(pool, false);
     Block* b = nullptr;
-    if (!is_cached() && !private_pool) [[unlikely]]
+    if (!cached && !private_pool) [[unlikely]]
         b = allocate_exactly(pool, asked);
     if (!b && small) {
         Block*& first = list_for(pool, key, bytes);
@@ -391,12 +393,28 @@ void empty_cache(int index) {
 MemoryStats memory_stats(int index) { return pools[index].stats; }
 void reset_stats(int index, bool peaks) {
     MemoryStats& s = pools[index].stats;
-    for (Counter* c : {&s.allocated, &s.reserved, &s.blocks, &s.segments})
-        if (peaks) c->peak = c->now;
-        else c->taken = c->freed = 0;
+    for (Counter* c : {&s.allocated, &s.reserved, &s.blocks, &s.segments}) c->reset(peaks);
     if (!peaks) s.retries = s.failures = 0;
 }
 void limit_memory(int index, int64_t bytes) { pools[index].limit = bytes; }
+
+bool use_caching(bool keep) {
+    const bool before = cached;
+    cached = keep;
+    return before;
+}
+
+std::vector<PieceOfMemory> memory_pieces(int index) {
+    Pool& pool = pools[index];
+    empty_lists(pool);  // what lies in them does not look free
+    std::set<const Block*> waiting(pool.later.begin(), pool.later.end());
+    for (const auto& [event, b] : pool.waiting) waiting.insert(b);
+    std::vector<PieceOfMemory> pieces;
+    for (const Block* first : pool.segments)
+        for (const Block* b = first; b; b = b->after)
+            pieces.push_back({b->data, int64_t(b->bytes), b->stream, b->pool, b == first, b->free ? 'f' : waiting.count(b) ? 'w' : 'u'});
+    return pieces;
+}
 
 static const bool known_to_the_core = (accelerator = {check_device, provide, release, between}, true);
 

@@ -419,6 +419,11 @@ template <DType D> struct Gpu {
 
 }  // namespace
 
+std::pair<Handle, Handle> library_handles() {
+    const Handles& h = handles();
+    return {h.blas, h.solver};
+}
+
 const LapackKernels& lapack(DType dtype) {
     switch (dtype) {
     case DType::f32: return Gpu<DType::f32>::table;

@@ -23,7 +23,14 @@ struct Block {
 
 std::multimap<size_t, Block*> free_blocks;
 std::vector<Block*> waiting;
+PinnedStats stats{};
 int process = 0;
+
+void put_back(Block* b) {
+    free_blocks.emplace(b->bytes, b);
+    stats.used.sub(1);
+    stats.used_bytes.sub(int64_t(b->bytes));
+}
 
 void collect() {
     const Driver& d = driver();
@@ -37,7 +44,7 @@ void collect() {
             i++;
             continue;
         }
-        free_blocks.emplace(b->bytes, b);
+        put_back(b);
         waiting[i] = waiting.back();
         waiting.pop_back();
     }
@@ -51,7 +58,7 @@ void give_back(Storage* storage) {
         if (driver().event_create(&event, 2) == 0 && driver().event_record(event, stream) == 0) b->events.push_back(event);
     }
     b->streams.clear();
-    if (b->events.empty()) free_blocks.emplace(b->bytes, b);
+    if (b->events.empty()) put_back(b);
     else waiting.push_back(b);
 }
 
@@ -71,11 +78,21 @@ Storage* pinned_storage(size_t asked) {
         void* data = nullptr;
         check(driver().host_allocate(&data, bytes, 1), "allocating pinned memory");  // 1: for every context
         b = new Block{data, bytes, {}, {}};
+        stats.owned.add(1);
+        stats.owned_bytes.add(int64_t(bytes));
     }
+    stats.used.add(1);
+    stats.used_bytes.add(int64_t(bytes));
     return Storage::wrap(b->data, asked, give_back, b);
 }
 
 bool is_pinned(const Storage* storage) { return storage->release == give_back; }
+
+PinnedStats pinned_stats() { return stats; }
+
+void reset_pinned_stats(bool peaks) {
+    for (Counter* c : {&stats.owned, &stats.owned_bytes, &stats.used, &stats.used_bytes}) c->reset(peaks);
+}
 
 void note_copy(const Storage* storage, Handle stream) {
     auto* b = static_cast<Block*>(storage->owner);

@@ -207,8 +207,17 @@ Handle pooled_stream(int index, int priority) {
     return stream;
 }
 
+int sync_debug_mode = 0;
+
+void tell_of_waiting() {
+    if (sync_debug_mode == 2) throw RuntimeError("called a synchronizing CUDA operation (set_sync_debug_mode(\"error\") is on)");
+    warn("called a synchronizing CUDA operation");
+}
+
 void to_device(void* device, const void* host, size_t bytes, bool wait) {
     if (!bytes) return;
+    if (wait && sync_debug_mode) [[unlikely]]
+        tell_of_waiting();
     before_work();
     const Handle stream = current_stream();
     check(driver().copy_to_device(Pointer(device), host, bytes, stream), "copying to the device");
@@ -219,6 +228,8 @@ void upload(void* device, const void* host, size_t bytes) { to_device(device, ho
 
 void to_host(void* host, const void* device, size_t bytes, bool wait) {
     if (!bytes) return;
+    if (wait && sync_debug_mode) [[unlikely]]
+        tell_of_waiting();
     before_work();
     const Handle stream = current_stream();
     if (!wait) return check(driver().copy_to_host(host, Pointer(device), bytes, stream), "copying to the host");

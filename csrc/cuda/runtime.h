@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "driver.h"
@@ -72,6 +73,10 @@ struct Counter {
         now -= n;
         freed += n;
     }
+    void reset(bool peaks) {
+        if (peaks) peak = now;
+        else taken = freed = 0;
+    }
 };
 struct MemoryStats {
     Counter allocated, reserved;  // bytes
@@ -81,6 +86,29 @@ struct MemoryStats {
 MemoryStats memory_stats(int index);
 void reset_stats(int index, bool peaks);      // the peaks, or what was counted up
 void limit_memory(int index, int64_t bytes);  // that may be taken from the driver
+bool use_caching(bool keep);                  // whether freed memory is kept for later (as it is); returns what was so before
+
+struct PieceOfMemory {
+    void* data;
+    int64_t bytes;
+    Handle stream;
+    int64_t pool;
+    bool first;  // of its segment
+    char state;  // 'u'sed by a tensor, 'w'aiting for another stream, 'f'ree
+};
+std::vector<PieceOfMemory> memory_pieces(int index);
+
+struct PinnedStats {
+    Counter owned, owned_bytes;  // blocks taken from the driver
+    Counter used, used_bytes;    // those that tensors hold, or copies need
+};
+PinnedStats pinned_stats();
+void reset_pinned_stats(bool peaks);
+
+std::pair<Handle, Handle> library_handles();  // cuBLAS's and cuSOLVER's, on the current device and stream
+
+// What an operator does that makes the host wait for the device: nothing (0), warn (1), raise (2).
+extern int sync_debug_mode;
 
 // Private pools of memory, which captured graphs use. The memory of one is lent to nobody else and stays while it is held.
 int64_t new_pool();

@@ -77,6 +77,18 @@ PyObject* library_facts(std::string name) {
     Py_RETURN_NONE;
 }
 
+void append(PyObject* list, int64_t n) {
+    Ref number(PyLong_FromLongLong(n));
+    PyList_Append(list, number.get());
+}
+
+PyObject* counters(std::initializer_list<cuda::Counter> all) {
+    PyObject* list = PyList_New(0);
+    for (const cuda::Counter& c : all)
+        for (int64_t n : {c.now, c.peak, c.taken, c.freed}) append(list, n);
+    return list;
+}
+
 const Operators operators = {
     {"_default_device()", []() { return text(text_of(current_device())); }, function},
     {"_set_default_device(device? device)", [](std::optional<Device> d) { set_default_device(d.value_or(Device{})); }, function},
@@ -112,16 +124,39 @@ const Operators operators = {
     {"_cuda.memory_stats(int device)",
      [](int64_t i) {
          const cuda::MemoryStats s = cuda::memory_stats(index_of(i));
-         PyObject* list = PyList_New(0);
-         auto add = [&](int64_t n) {
-             Ref number(PyLong_FromLongLong(n));
-             PyList_Append(list, number.get());
-         };
-         for (const cuda::Counter& c : {s.allocated, s.reserved, s.blocks, s.segments})
-             for (int64_t n : {c.now, c.peak, c.taken, c.freed}) add(n);
-         add(s.retries);
-         add(s.failures);
+         PyObject* list = counters({s.allocated, s.reserved, s.blocks, s.segments});
+         for (int64_t n : {s.retries, s.failures}) append(list, n);
          return list;
+     },
+     function},
+    {"_cuda.pinned_stats()",
+     []() {
+         const cuda::PinnedStats s = cuda::pinned_stats();
+         return counters({s.owned, s.owned_bytes, s.used, s.used_bytes});
+     },
+     function},
+    {"_cuda.reset_pinned_stats(bool peaks)", [](bool peaks) { cuda::reset_pinned_stats(peaks); }, function},
+    {"_cuda.memory_pieces(int device)",
+     [](int64_t i) {
+         PyObject* list = PyList_New(0);
+         for (const cuda::PieceOfMemory& p : cuda::memory_pieces(index_of(i))) {
+             Ref piece(Py_BuildValue("(LLLLNC)", static_cast<long long>(reinterpret_cast<intptr_t>(p.data)),
+                                     static_cast<long long>(p.bytes), static_cast<long long>(reinterpret_cast<intptr_t>(p.stream)),
+                                     static_cast<long long>(p.pool), PyBool_FromLong(p.first), int(p.state)));
+             PyList_Append(list, piece.get());
+         }
+         return list;
+     },
+     function},
+    {"_cuda.use_caching(bool keep)", [](bool keep) { return cuda::use_caching(keep); }, function},
+    {"_cuda.sync_debug_mode()", []() -> int64_t { return cuda::sync_debug_mode; }, function},
+    {"_cuda.set_sync_debug_mode(int mode)", [](int64_t mode) { cuda::sync_debug_mode = int(mode); }, function},
+    {"_cuda.library_handles(int device)",
+     [](int64_t i) {
+         OnDevice on({DeviceType::cuda, int8_t(index_of(i))});
+         const auto [blas, solver] = cuda::library_handles();
+         return Py_BuildValue("(LL)", static_cast<long long>(reinterpret_cast<intptr_t>(blas)),
+                              static_cast<long long>(reinterpret_cast<intptr_t>(solver)));
      },
      function},
     {"_cuda.mem_get_info(int device)",

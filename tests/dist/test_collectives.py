@@ -1,5 +1,6 @@
 """wisp.distributed: every collective on 2, 3 and 4 ranks, however they were started."""
 
+import concurrent.futures
 import os
 import pathlib
 import shutil
@@ -14,6 +15,29 @@ pytest.importorskip("mpi4py")
 @pytest.mark.parametrize("count", [2, 4])
 def test_under_launch(count):
     good(launch(count, "collectives"), [f"[{rank}] all is well in rank {rank}" for rank in range(count)])
+
+
+def test_some_ranks_leave():
+    good(launch(3, "shrink"), [f"[{rank}] all is well in rank {rank}" for rank in range(3)])
+
+
+def test_a_way_to_meet_of_the_program_s_own():
+    code = (
+        "import wisp, wisp.distributed as dist\n"
+        "def meet(url, rank=-1, world_size=-1):\n"
+        f"    yield dist.TCPStore('127.0.0.1', {free_port()}, 2, rank == 0), rank, world_size\n"
+        "dist.register_rendezvous_handler('ours', meet)\n"
+        "dist.init_process_group('mpi', init_method='ours://somewhere', rank=OWN, world_size=2)\n"
+        "x = wisp.ones(1)\n"
+        "dist.all_reduce(x)\n"
+        "print('sum', x.item())\n"
+        "try:\n    dist.register_rendezvous_handler('ours', meet)\n"
+        "except RuntimeError as error:\n    print(error)\n"
+    )
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda rank: run([sys.executable, "-c", code.replace("OWN", str(rank))]), range(2)))
+    for result in results:
+        good(result, ["sum 2.0", "already registered"])
 
 
 def test_under_mpiexec():

@@ -168,6 +168,61 @@ def test_products_of_float8_by_their_scales():
         F.scaled_mm(a, b, half, F.ScalingType.BlockWise1x32, half, one)
 
 
+def test_groups_of_float8_by_their_scales():
+    F, rows, one = wisp.nn.functional, wisp.nn.functional.ScalingType.RowWise, wisp.nn.functional.ScalingType.TensorWise
+    a, b = wisp.rand(4, 6).to(wisp.float8_e4m3fn), wisp.rand(6, 5).to(wisp.float8_e4m3fn)
+    stack_a, stack_b = wisp.rand(2, 4, 6).to(wisp.float8_e4m3fn), wisp.rand(2, 6, 5).to(wisp.float8_e4m3fn)
+    along_k, along_m, along_n = (wisp.tensor([2, end], dtype=wisp.int32) for end in (6, 4, 5))
+
+    def grouped(a, b, scale_a, scale_b, offs=None, recipe=rows):
+        return F.scaled_grouped_mm(a, b, scale_a, recipe, scale_b, recipe, offs=offs, output_dtype=wisp.float32)
+
+    sa, sb = wisp.rand(8), wisp.rand(10)
+    whole_a, whole_b = a.float(), b.float()
+    spans = ((0, 2), (2, 6))
+    expected = wisp.stack([(whole_a[:, s:e] * sa[4 * i :][:4, None]) @ (whole_b[s:e] * sb[5 * i :][:5]) for i, (s, e) in enumerate(spans)])
+    wisp.testing.assert_close(grouped(a, b, sa, sb, along_k), expected)
+    sa, sb = wisp.rand(4), wisp.rand(2, 5)
+    parts = [(whole_a[s:e] * sa[s:e, None]) @ (stack_b[i].float() * sb[i]) for i, (s, e) in enumerate(((0, 2), (2, 4)))]
+    wisp.testing.assert_close(grouped(a, stack_b, sa, sb, along_m), wisp.cat(parts))
+    sa, sb = wisp.rand(2, 4), wisp.rand(5)
+    parts = [(stack_a[i].float() * sa[i][:, None]) @ (whole_b[:, s:e] * sb[s:e]) for i, (s, e) in enumerate(((0, 2), (2, 5)))]
+    wisp.testing.assert_close(grouped(stack_a, b, sa, sb, along_n), wisp.cat(parts, 1))
+    half = wisp.tensor(0.5)
+    wisp.testing.assert_close(grouped(stack_a, stack_b, half, half, recipe=one), stack_a.float() @ stack_b.float() * 0.25)
+    with pytest.raises(NotImplementedError, match="one scale for a matrix or for each row"):
+        grouped(stack_a, stack_b, half, half, recipe=F.ScalingType.BlockWise1x32)
+
+
+def test_functions_of_nested_tensors():
+    class Two(wisp.autograd.NestedIOFunction):
+        def forward_extended(self, pair, last):
+            self.save_for_backward(pair, last)
+            return pair[0] * pair[1], [last * 2]
+
+        def backward_extended(self, grad, rest):
+            (a, b), last = self.saved_tensors
+            return (grad * b, grad * a), rest[0] * 2
+
+    a, b, c = (wisp.rand(2, requires_grad=True) for _ in range(3))
+    product, (double,) = Two()((a, b), c)
+    (product.sum() + double.sum()).backward()
+    assert a.grad.tolist() == b.tolist() and b.grad.tolist() == a.tolist() and c.grad.tolist() == [2.0, 2.0]
+    with pytest.raises(NotImplementedError, match="forward_extended"):
+        wisp.autograd.NestedIOFunction()(a)
+    with pytest.raises(ValueError, match="got str"):
+        Two()("a")
+
+
+def test_what_the_gpu_does_not_have_is_refused():
+    with pytest.raises(NotImplementedError, match="Wisp's own allocator"):
+        wisp.cuda.CUDAPluggableAllocator("lib.so", "take", "give")
+    with pytest.raises(NotImplementedError, match="Wisp's own allocator"):
+        wisp.cuda.change_current_allocator(object())
+    with pytest.raises(NotImplementedError, match="used whole"):
+        wisp.cuda.GreenContext.create(num_sms=8)
+
+
 def test_checks_of_sizes_and_of_all_elements():
     wisp._check_is_size(0)
     with pytest.raises(RuntimeError):

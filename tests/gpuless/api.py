@@ -2,6 +2,7 @@
 
 import copy
 import sys
+import warnings
 
 import wisp
 import wisp.nn.functional as F
@@ -93,6 +94,68 @@ def statistics():
     part = wisp.empty(int(3 * 2**30), dtype=wisp.uint8, device="cuda")
     rest = [wisp.empty(5 << 20, dtype=wisp.uint8, device="cuda") for _ in range(100)]
     assert part.is_cuda and len(rest) == 100
+
+
+def snapshot_of_memory():
+    cuda.empty_cache()
+    held, freed = wisp.zeros(1000, device="cuda"), wisp.zeros(3000, device="cuda")
+    place = freed.data_ptr()
+    del freed
+    segments = [s for s in cuda.memory_snapshot() if held.data_ptr() in [b["address"] for b in s["blocks"]]]
+    (segment,) = segments
+    states = {b["address"]: b["state"] for b in segment["blocks"]}
+    assert states[held.data_ptr()] == "active_allocated" and states.get(place, "inactive") == "inactive"
+    assert segment["total_size"] == sum(b["size"] for b in segment["blocks"]) and segment["segment_type"] == "small"
+    assert sum(s["total_size"] for s in cuda.memory_snapshot() if s["device"] == 0) == cuda.memory_reserved(0)
+    pool = cuda.MemPool()
+    with cuda.use_mem_pool(pool):
+        private = wisp.zeros(1000, device="cuda")
+    assert [b["address"] for s in cuda.memory_snapshot(pool.id) for b in s["blocks"]][0] == private.data_ptr()
+    del private
+
+
+def memory_without_cache():
+    cuda.empty_cache()
+    before = cuda.memory_reserved()
+    with cuda.caching_allocator_disabled():
+        exact = wisp.zeros(1 << 22, device="cuda")
+        assert cuda.memory_reserved() == before + (1 << 24)
+        assert exact.data_ptr() in [s["address"] for s in cuda.memory_snapshot()]
+        del exact
+        assert cuda.memory_reserved() == before
+    kept = wisp.zeros(1 << 22, device="cuda")
+    del kept
+    assert cuda.memory_reserved() > before
+
+
+def waiting_is_told():
+    x = wisp.ones(3, device="cuda")
+    cuda.set_sync_debug_mode("error")
+    try:
+        assert cuda.get_sync_debug_mode() == 2
+        raises(RuntimeError, "synchronizing CUDA operation", x.sum().item)
+        assert (x + x).is_cuda
+        cuda.set_sync_debug_mode(1)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            x.tolist()
+        assert any("synchronizing CUDA operation" in str(w.message) for w in caught)
+    finally:
+        cuda.set_sync_debug_mode("default")
+    raises(RuntimeError, "expected one of", cuda.set_sync_debug_mode, "loud")
+
+
+def pinned_statistics():
+    cuda.reset_accumulated_host_memory_stats()
+    before = cuda.host_memory_stats()["active_bytes.current"]
+    first = wisp.empty(5000, dtype=wisp.uint8, pin_memory=True)
+    assert first.is_pinned() and cuda.host_memory_stats()["active_bytes.current"] == before + 8192  # by powers of two
+    assert cuda.host_memory_stats_as_nested_dict()["active_requests"]["allocated"] == 1
+    del first
+    stats = cuda.host_memory_stats()
+    assert stats["active_bytes.current"] == before and stats["active_bytes.peak"] >= before + 8192
+    cuda.reset_peak_host_memory_stats()
+    assert cuda.host_memory_stats()["active_bytes.peak"] == before and stats["allocated_bytes.current"] >= 8192
 
 
 def graphs():

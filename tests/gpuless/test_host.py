@@ -330,7 +330,9 @@ def test_programs(stand_in, program):
 
 
 @pytest.mark.parametrize(
-    "part", ["devices", "streams", "statistics", "graphs", "moves", "across", "mixtures", "exchanged", "made_in_python"]
+    "part",
+    """devices streams statistics snapshot_of_memory memory_without_cache waiting_is_told pinned_statistics graphs moves across mixtures
+    exchanged made_in_python""".split(),
 )
 def test_the_interface(stand_in, part):
     stand_in.run(os.path.join(HERE, "api.py"), part, FAKE_CUDA_ZEROS="1")

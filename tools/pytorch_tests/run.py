@@ -122,7 +122,7 @@ class Run:
                 since = time.time()
             if code is not None:
                 break
-            patience = 6 * self.options.timeout + 60 if self.under_way else LOADING
+            patience = 4 * self.options.timeout + 60 if self.under_way else LOADING
             if time.time() - since > patience or time.time() > deadline:
                 code = "hung" if time.time() < deadline else "budget"
                 break
@@ -204,7 +204,7 @@ def main():
     parser.add_argument("--python", default=str(HOME / "venv" / "bin" / "python"), help="has what the tests import, and no torch")
     parser.add_argument("--jobs", type=int, default=2, help="files at once")
     parser.add_argument("--sample", type=int, default=1000, help="tests of a file at most, chosen evenly (0: all)")
-    parser.add_argument("--timeout", type=int, default=30, help="seconds of CPU for a test, and 6 times as many of the clock")
+    parser.add_argument("--timeout", type=int, default=90, help="seconds of CPU for a test, and 4 times as many of the clock")
     parser.add_argument("--budget", type=int, default=1500, help="seconds for a file")
     parser.add_argument("--memory", type=int, default=12, help="GB of address space")
     parser.add_argument("--only", metavar="REGEX", help="tests with such a name")

@@ -176,7 +176,7 @@ def main():
     faulthandler.enable(open(args.out + ".fault", "w"))
 
     def alarm(number, _):
-        raise TestTimeout(f"over {args.timeout} s of CPU" if number == signal.SIGPROF else f"over {6 * args.timeout} s")
+        raise TestTimeout(f"over {args.timeout} s of CPU" if number == signal.SIGPROF else f"over {4 * args.timeout} s")
 
     signal.signal(signal.SIGALRM, alarm)  # wall clock: a deadlock
     signal.signal(signal.SIGPROF, alarm)  # CPU: endless work; fair on a loaded machine
@@ -216,7 +216,7 @@ def main():
             if setup is not None:
                 result.status, result.text, result.kind = setup[0], f"setUpClass: {setup[1]}", type(setup[1]).__name__
             else:
-                signal.alarm(6 * args.timeout)
+                signal.alarm(4 * args.timeout)
                 signal.setitimer(signal.ITIMER_PROF, args.timeout)
                 with warnings.catch_warnings():
                     warnings.simplefilter("default")

@@ -4,7 +4,7 @@ import wisp
 from wisp import _core, _reference
 from wisp.autograd import graph
 from wisp.autograd.anomaly_mode import detect_anomaly, set_detect_anomaly
-from wisp.autograd.function import Function
+from wisp.autograd.function import Function, NestedIOFunction
 from wisp.autograd.grad_mode import (  # noqa: F401
     _force_original_view_tracking,
     _unsafe_preserve_version_counter,
@@ -22,6 +22,7 @@ from wisp.autograd.variable import Variable
 
 __all__ = [
     "Function",
+    "NestedIOFunction",
     "Variable",
     "backward",
     "detect_anomaly",

@@ -8,7 +8,7 @@ import weakref
 import wisp
 from wisp import _core
 
-__all__ = ["Function", "FunctionCtx", "once_differentiable", "InplaceFunction"]
+__all__ = ["Function", "FunctionCtx", "once_differentiable", "InplaceFunction", "NestedIOFunction"]
 
 
 _BatchedTensor = _apply_batched = None  # vmap's tensors, and how it applies a Function to them
@@ -483,3 +483,88 @@ class _Undifferentiable(Function):
     @staticmethod
     def backward(ctx, *grads):
         raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
+
+
+def _leaves(nested):
+    """The tensors and Nones of tuples within tuples, in order."""
+    if nested is None or isinstance(nested, wisp.Tensor):
+        return [nested]
+    if isinstance(nested, (tuple, list)):
+        return [leaf for part in nested for leaf in _leaves(part)]
+    raise ValueError(f"NestedIOFunction: expected tensors, None, and tuples or lists of them, got {type(nested).__name__}")
+
+
+def _like(nested, leaves):
+    """`nested` with other leaves, which are taken from an iterator."""
+    if nested is None or isinstance(nested, wisp.Tensor):
+        return next(leaves)
+    return type(nested)(_like(part, leaves) for part in nested)
+
+
+class _Nested(Function):
+    """What an object of NestedIOFunction does, on the tensors of its arguments side by side."""
+
+    @staticmethod
+    def forward(ctx, function, *tensors):
+        function._ctx, ctx.function = ctx, function
+        function._output = function.forward_extended(*_like(function._input, iter(tensors)))
+        return tuple(_leaves(function._output))
+
+    @staticmethod
+    def backward(ctx, *grads):
+        function, ctx.function._ctx = ctx.function, ctx
+        return None, *_leaves(function.backward_extended(*_like(_several(function._output), iter(grads))))
+
+
+def _several(result):
+    return result if isinstance(result, tuple) else (result,)
+
+
+class NestedIOFunction(Function):
+    """An operation of older programs whose arguments and results are tensors in tuples: an object of it is called, and has its own
+    `forward_extended` and `backward_extended`, which returns one gradient for each tensor. New programs derive from `Function`.
+
+    >>> class Difference(wisp.autograd.NestedIOFunction):
+    ...     def forward_extended(self, pair):
+    ...         return pair[0] - pair[1]
+    ...
+    ...     def backward_extended(self, grad):
+    ...         return grad, -grad
+    >>> x = wisp.ones(2, requires_grad=True)
+    >>> Difference()((wisp.zeros(2), x)).sum().backward()
+    >>> x.grad
+    tensor([-1., -1.])
+    """
+
+    def __init__(self):
+        pass
+
+    def __call__(self, *input):
+        self._input = input
+        results = _Nested.apply(self, *_leaves(input))
+        return _like(self._output, iter(results))
+
+    def save_for_backward(self, *args):
+        """Keep tensors, in tuples as they come, for `backward_extended`, where they are `saved_tensors`."""
+        self._saved = args
+        self._ctx.save_for_backward(*_leaves(args))
+
+    @property
+    def saved_tensors(self):
+        return _like(self._saved, iter(self._ctx.saved_tensors))
+
+    def mark_dirty(self, *args):
+        """Say which inputs `forward_extended` has changed in place."""
+        self._ctx.mark_dirty(*_leaves(args))
+
+    def mark_non_differentiable(self, *args):
+        """Say which results have no gradient."""
+        self._ctx.mark_non_differentiable(*_leaves(args))
+
+    def forward_extended(self, *input):
+        """The results: the program's to write."""
+        raise NotImplementedError("NestedIOFunction: the class must define forward_extended")
+
+    def backward_extended(self, *grad_output):
+        """The gradients of the arguments: the program's to write."""
+        raise NotImplementedError("NestedIOFunction: the class must define backward_extended")

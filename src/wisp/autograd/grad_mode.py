@@ -144,8 +144,8 @@ class enforce_grad_layout_policy(_Mode):
     """Whether the gradient of a leaf takes the leaf's strides (the default) or keeps those that backward made: as a call at once, as a
     context manager until its end, or as a decorator."""
 
-    def __init__(self, mode=True):
-        self.mode, self.prev = bool(mode), _core._grad_layout_enforced()
+    def __init__(self, enable=True):
+        self.mode, self.prev = bool(enable), _core._grad_layout_enforced()
         _core._set_grad_layout_enforced(self.mode)
 
     def __call__(self, function):

@@ -304,6 +304,46 @@ def set_rng_state_all(new_states):
         _wisp.set_rng_state(state)
 
 
+def get_sync_debug_mode():
+    """What an operator does that makes the host wait for the GPU: 0 nothing, 1 warn, 2 raise."""
+    return _cuda["sync_debug_mode"]()
+
+
+def set_sync_debug_mode(debug_mode):
+    """Have operators that make the host wait for the GPU (reading a value, copying to and from pageable memory) warn or raise, to find
+    them."""
+    modes = ("default", "warn", "error")
+    if debug_mode not in (*modes, 0, 1, 2):
+        raise RuntimeError(f"set_sync_debug_mode: expected one of `default`, `warn`, `error` or 0, 1, 2, got {debug_mode!r}")
+    _cuda["set_sync_debug_mode"](modes.index(debug_mode) if isinstance(debug_mode, str) else int(debug_mode))
+
+
+def current_blas_handle():
+    """The handle of cuBLAS, as a number, for libraries that call it on the current stream."""
+    return _cuda["library_handles"](_index())[0]
+
+
+def current_solver_handle():
+    """The handle of cuSOLVER, as a number, for libraries that call it on the current stream."""
+    return _cuda["library_handles"](_index())[1]
+
+
+class GreenContext:
+    """A part of a GPU's multiprocessors as a device of its own: not available, its functions raise NotImplementedError."""
+
+    @staticmethod
+    def create(*, num_sms=None, workqueue_scope=None, workqueue_concurrency_limit=None, device_id=None):
+        """Not available, raises NotImplementedError."""
+        raise NotImplementedError(
+            "GreenContext.create: a GPU is used whole here; give work to streams of different priority instead (wisp.cuda.Stream)"
+        )
+
+    @staticmethod
+    def max_workqueue_concurrency(device_id=None):
+        """Not available, raises NotImplementedError."""
+        raise NotImplementedError("GreenContext.max_workqueue_concurrency: a GPU is used whole here, there are no queues to limit")
+
+
 from wisp.cuda import amp, nccl, nvtx, profiler  # noqa: E402, F401
 
 _LAZY = [f"{kind}Tensor" for kind in "Float Double Half BFloat16 Int Long Short Char Byte Bool".split()]  # below, for stubs

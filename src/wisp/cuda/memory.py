@@ -1,6 +1,7 @@
 """The memory of CUDA devices: what tensors hold, what was taken from the driver, limits and private pools."""
 
 import collections as _collections
+import contextlib as _contextlib
 
 from wisp import _core
 
@@ -9,7 +10,9 @@ _cuda = _core._operators["_cuda"]
 __all__ = """memory_stats memory_stats_as_nested_dict memory_allocated max_memory_allocated memory_reserved max_memory_reserved
 memory_cached max_memory_cached reset_peak_memory_stats reset_max_memory_allocated reset_max_memory_cached mem_get_info device_memory_used
 reset_accumulated_memory_stats empty_cache set_per_process_memory_fraction get_per_process_memory_fraction get_allocator_backend
-memory_summary MemPool use_mem_pool ipc_collect caching_allocator_alloc caching_allocator_delete""".split()
+memory_summary MemPool use_mem_pool ipc_collect caching_allocator_alloc caching_allocator_delete caching_allocator_enable
+caching_allocator_disabled memory_snapshot host_memory_stats host_memory_stats_as_nested_dict reset_peak_host_memory_stats
+reset_accumulated_host_memory_stats CUDAPluggableAllocator change_current_allocator""".split()
 
 _COUNTERS = ("allocated_bytes", "reserved_bytes", "allocation", "segment")  # as the core lists them
 _VALUES = ("current", "peak", "allocated", "freed")
@@ -41,8 +44,12 @@ def memory_stats(device=None):
 
 def memory_stats_as_nested_dict(device=None):
     """The counters of `memory_stats` as dictionaries of dictionaries."""
+    return _nested(memory_stats(device))
+
+
+def _nested(counters):
     nested = {}
-    for name, value in memory_stats(device).items():
+    for name, value in counters.items():
         place = nested
         *path, last = name.split(".")
         for part in path:
@@ -131,6 +138,92 @@ def caching_allocator_delete(mem_ptr):
     if mem_ptr not in _raw:
         raise RuntimeError(f"caching_allocator_delete: no memory at {mem_ptr:#x} was given by caching_allocator_alloc")
     del _raw[mem_ptr]
+
+
+def caching_allocator_enable(value=True):
+    """Keep freed memory for later tensors, as is usual, or with False have every tensor take its own from the driver and give it back:
+    slow, but what a checker of memory needs to see each read and write beside a tensor."""
+    _cuda["use_caching"](bool(value))
+
+
+@_contextlib.contextmanager
+def caching_allocator_disabled():
+    """A context in which every tensor takes its own memory from the driver."""
+    before = _cuda["use_caching"](False)
+    try:
+        yield
+    finally:
+        _cuda["use_caching"](before)
+
+
+_STATES = {"u": "active_allocated", "w": "active_awaiting_free", "f": "inactive"}
+
+
+def memory_snapshot(mempool_id=None, include_traces=True):
+    """What was taken from the driver, a dictionary for each segment with its blocks in order: addresses, sizes, streams, and whether a
+    tensor holds them. `mempool_id` is the `id` of a `MemPool` to see its segments alone."""
+    segments = []
+    for index in range(_cuda["device_count"]()):
+        for address, size, stream, pool, first, state in _cuda["memory_pieces"](index):
+            if first:
+                segment = {"device": index, "address": address, "total_size": 0, "allocated_size": 0, "active_size": 0, "requested_size": 0}
+                segment |= {"stream": stream, "segment_type": "large", "segment_pool_id": (0, pool), "is_expandable": False, "blocks": []}
+                segments.append(segment)
+            segment = segments[-1]
+            segment["total_size"] += size
+            segment["allocated_size"] += size * (state == "u")
+            segment["requested_size"] += size * (state == "u")
+            segment["active_size"] += size * (state != "f")
+            segment["blocks"].append({"address": address, "size": size, "requested_size": size, "state": _STATES[state], "frames": []})
+    for segment in segments:
+        segment["segment_type"] = "small" if segment["total_size"] <= 2 << 20 else "large"
+    return [s for s in segments if mempool_id is None or s["segment_pool_id"] == tuple(mempool_id)]
+
+
+_PINNED = ("allocations", "allocated_bytes", "active_requests", "active_bytes")  # as the core lists them
+
+
+def host_memory_stats():
+    """Counters of pinned memory by PyTorch's names: blocks taken from the driver and their bytes, and those in use."""
+    if not _available():
+        return {}
+    numbers = iter(_cuda["pinned_stats"]())
+    found = {f"{counter}.{value}": next(numbers) for counter in _PINNED for value in _VALUES}
+    found["num_host_alloc"], found["num_host_free"] = found["allocations.allocated"], found["allocations.freed"]
+    return _collections.OrderedDict(sorted(found.items()))
+
+
+def host_memory_stats_as_nested_dict():
+    """The counters of `host_memory_stats` as dictionaries of dictionaries."""
+    return _nested(host_memory_stats())
+
+
+def reset_peak_host_memory_stats():
+    """Begin counting the peaks of pinned memory anew."""
+    _cuda["reset_pinned_stats"](True)
+
+
+def reset_accumulated_host_memory_stats():
+    """Begin counting anew what pinned memory was taken and freed over time."""
+    _cuda["reset_pinned_stats"](False)
+
+
+class CUDAPluggableAllocator:
+    """An allocator in a library of the program's: not available, raises NotImplementedError. Wisp's own reuses memory in the order of
+    streams and keeps it for graphs, which two functions cannot do."""
+
+    def __init__(self, path_to_so_file, alloc_fn_name, free_fn_name):
+        raise NotImplementedError(
+            f"CUDAPluggableAllocator: got {alloc_fn_name!r} of {path_to_so_file!r}, but memory comes from Wisp's own allocator; "
+            "use caching_allocator_alloc to lend memory to a library, or caching_allocator_disabled to see each allocation"
+        )
+
+
+def change_current_allocator(allocator):
+    """Use another allocator: not available, raises NotImplementedError."""
+    raise NotImplementedError(
+        f"change_current_allocator: got {type(allocator).__name__}, but memory comes from Wisp's own allocator; leave the call out"
+    )
 
 
 _fractions = {}

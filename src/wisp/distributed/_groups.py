@@ -12,7 +12,7 @@ __all__ = """
     Backend BackendConfig GroupMember ProcessGroup default_pg_timeout destroy_process_group get_backend get_default_backend_for_device
     get_global_rank get_group_rank get_node_local_rank get_process_group_ranks get_rank get_world_size group init_process_group
     is_available is_gloo_available is_initialized is_mpi_available is_nccl_available is_torchelastic_launched is_ucc_available
-    is_xccl_available new_group new_subgroups""".split()
+    is_xccl_available new_group new_subgroups register_rendezvous_handler shrink_group""".split()
 
 default_pg_timeout = datetime.timedelta(minutes=30)
 _default = None
@@ -202,6 +202,12 @@ def init_process_group(
     global _default
     if _default is not None:
         raise ValueError("trying to initialize the default process group twice!")
+    scheme = init_method.partition("://")[0] if isinstance(init_method, str) else None
+    if scheme in _handlers:
+        if store is not None:
+            raise ValueError("init_process_group: Cannot specify both init_method and store.")
+        store, rank, world_size = next(iter(_handlers[scheme](init_method, rank=rank, world_size=world_size)))
+        init_method = None
     if store is not None:
         if init_method is not None:
             raise ValueError("init_process_group: Cannot specify both init_method and store.")
@@ -212,6 +218,52 @@ def init_process_group(
     comm = _world.enter(rank, world_size, init_method, seconds)
     _default = ProcessGroup(comm, list(range(comm.size)), name, seconds, nccl=_uses_nccl(name, backend))
     _world.forget_shared_files()
+
+
+_handlers = {}  # scheme of an init_method -> the program's function
+
+
+def register_rendezvous_handler(scheme, handler):
+    """Let `init_method="scheme://…"` of `init_process_group` mean one of the program's: `handler(url, rank=…, world_size=…)` yields a
+    store that the processes share, this process's rank, and how many there are.
+
+    >>> import wisp
+    >>> def meet(url, **options):
+    ...     yield wisp.distributed.HashStore(), 0, 1
+    >>> wisp.distributed.register_rendezvous_handler("here", meet)
+    >>> wisp.distributed.init_process_group("gloo", init_method="here://")
+    >>> wisp.distributed.get_world_size()
+    1
+    >>> wisp.distributed.destroy_process_group()
+    """
+    if scheme in (*_handlers, "env", "tcp", "file"):
+        raise RuntimeError(f"Rendezvous handler for {scheme}:// already registered")
+    _handlers[scheme] = handler
+
+
+def shrink_group(ranks_to_exclude, group=None, shrink_flags=0, pg_options=None):
+    """A group without some ranks (numbers within `group`). Only those that stay call it; if it was the world, the new group is the world
+    from now on."""
+    global _default
+    parent = resolve("shrink_group", group)
+    if parent is None:
+        raise RuntimeError("shrink_group: this process is not in the group")
+    gone = list(ranks_to_exclude)
+    if not gone or len(set(gone)) != len(gone) or min(gone) < 0 or max(gone) >= parent.size() or len(gone) == parent.size():
+        raise ValueError(
+            f"shrink_group: ranks_to_exclude must be different numbers from 0 to {parent.size() - 1}, at least one and not all, got {gone}"
+        )
+    if parent.rank() in gone:
+        raise RuntimeError(f"shrink_group: rank {parent.rank()} is among those that leave, {gone}, and must not call it")
+    comm = parent.comm.Create_group(parent.comm.Get_group().Excl(gone))
+    ranks = [rank for number, rank in enumerate(parent.ranks) if number not in gone]
+    whole = parent is _default
+    made = ProcessGroup(
+        comm, list(range(comm.size)) if whole else ranks, parent.name(), parent.timeout, parent.group_desc, "cuda" in parent.backends
+    )
+    if whole:
+        _default = made
+    return made
 
 
 def destroy_process_group(group=None):

@@ -13,6 +13,15 @@ for _family in ("_activation", "_ctc", "_distance", "_dropout", "_loss", "_norma
 GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
 
+# Sentences that docstrings of programs put in, by PyTorch's names.
+tf32_notes = {"tf32_note": "On GPUs that have it, TensorFloat32 is used where `backends.cuda.matmul.allow_tf32` allows it."}
+sparse_support_notes = {"sparse_beta_warning": "A sparse argument is taken where its layout has a product; any other is refused."}
+reproducibility_notes = {
+    "forward_reproducibility_note": "The result is the same in every run.",
+    "backward_reproducibility_note": "The gradient is the same in every run.",
+    "cudnn_reproducibility_note": "cuDNN may take other algorithms in another run; `backends.cudnn.deterministic = True` forbids it.",
+}
+
 # Loaded when first used: the modules of attention import this package, and the rest is rare. By the module it is in.
 _HOMES = {
     "nn.modules.attention": "multi_head_attention_forward _canonical_mask _in_projection _in_projection_packed _none_or_dtype",

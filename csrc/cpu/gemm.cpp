@@ -406,9 +406,11 @@ template <class T> void shares(const Product<T>& p) {
 
 template <class T> void real_product(Product<T> p);
 
-// A long k and a small C: pieces of k at the same time, their sums added in order. The pieces depend on k alone.
+// A long k and a small C: pieces of k at the same time, their sums added in order. The pieces depend on k alone, and none is so long
+// that it would be cut again: it would put its own pieces where this one's lie.
+constexpr int64_t split_from = 8192;
 template <class T> void split_depth(const Product<T>& p) {
-    const int64_t pieces = least(16, divide_up(p.k, 4096)), size = p.m * p.n;
+    const int64_t pieces = most(least(16, divide_up(p.k, 4096)), divide_up(p.k, split_from - 1)), size = p.m * p.n;
     T* partial = static_cast<T*>(scratch(slot_partial, size_t(pieces * size) * sizeof(T)));
     run_parallel(pieces, [&](int64_t s) {
         const int64_t from = p.k * s / pieces, to = p.k * (s + 1) / pieces;
@@ -492,7 +494,7 @@ template <class T> void real_product(Product<T> p) {
     if (p.m == 1) p.a_row = p.a_col == 1 ? p.k : 1;
     if (p.n == 1 && p.b_row != 1) p.b_col = 1;
     const double flops = 2. * double(p.m) * double(p.n) * double(p.k);
-    if (p.k >= 8192 && p.m * p.n <= 4096) return split_depth(p);
+    if (p.k >= split_from && p.m * p.n <= 4096) return split_depth(p);
     // Dot products pack nothing and share no memory between threads, but each sum costs as much as a few steps of k.
     const bool deep = max_vectors == 4 && p.m <= 64 && p.k >= 256 && p.k >= 6 * p.m;
     if (p.a_col == 1 && p.b_row == 1 && p.k >= 2 * lanes<T> && (p.m <= 8 || deep)) {

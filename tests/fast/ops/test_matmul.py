@@ -94,10 +94,28 @@ def test_integers_wrap_around(dtype):
         assert np.array_equal((a @ right).numpy(), a.numpy() @ b.numpy())
 
 
+@pytest.mark.parametrize("k", [8191, 8192, 65537, 131071, 131072, 200001, 1000003])
+def test_long_sums_of_products(k):
+    a, b = wisp.randn(2, k, dtype=wisp.float64), wisp.randn(k, 3, dtype=wisp.float64)
+    want = a.numpy() @ b.numpy()
+    before = wisp.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            wisp.set_num_threads(threads)
+            assert np.allclose((a @ b).numpy(), want, rtol=1e-9, atol=1e-8)
+            assert np.allclose((a.float() @ b.float()).numpy(), want, rtol=0, atol=1e-5 * k**0.5)
+            assert np.allclose(wisp.dot(a[0], b[:, 0].contiguous()).item(), want[0, 0], rtol=1e-9, atol=1e-8)
+    finally:
+        wisp.set_num_threads(before)
+
+
 def test_threads_give_the_same_numbers():
     before = wisp.get_num_threads()
     try:
-        products = [(wisp.randn(m, k), wisp.randn(n, k).t()) for m, n, k in [(200, 300, 400), (64, 128, 784), (1, 900, 900), (8, 20, 9000)]]
+        products = [
+            (wisp.randn(m, k), wisp.randn(n, k).t())
+            for m, n, k in [(200, 300, 400), (64, 128, 784), (1, 900, 900), (8, 20, 9000), (3, 2, 150000)]
+        ]
         products += [(wisp.randn(150, 600), wisp.randn(600, 1200))]  # columns are shared out only where they suffice
         for m, n, k, dtype in [(384, 128, 512, wisp.float32), (250, 130, 999, wisp.float32), (250, 130, 999, wisp.float64)]:
             products += [(wisp.randn(k, m, dtype=dtype).t(), wisp.randn(k, n, dtype=dtype))]  # k is cut in halves

@@ -318,7 +318,8 @@ void run_chunks(int64_t chunks, ChunkBody body, void* context) {
 int64_t chunk_count(int64_t n, int64_t grain) {
     const int64_t threads = num_threads();
     if (threads <= 1) return 1;
-    return std::max<int64_t>(1, std::min(n / std::max<int64_t>(grain, 1), threads * chunks_per_thread));
+    const int64_t chunks = std::max<int64_t>(1, std::min(n / std::max<int64_t>(grain, 1), threads * chunks_per_thread));
+    return chunks > threads ? chunks - chunks % threads : chunks;  // ranges end at the same places, whatever the grain
 }
 
 }  // namespace detail

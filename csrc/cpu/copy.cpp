@@ -508,7 +508,8 @@ void copy_any(void* dst, DType dst_dtype, const int64_t* dst_strides, const void
 
 void copy_bytes(void* dst, const void* src, size_t bytes) { std::memmove(dst, src, bytes); }
 void zero(void* dst, size_t bytes) {
-    parallel_for(int64_t(bytes), 1 << 20,
+    // Shared out from where other kernels are: a line that one processor wrote and another reads costs far more than zeroing it.
+    parallel_for(int64_t(bytes), 1 << 17,
                  [&](int64_t begin, int64_t end) { std::memset(static_cast<char*>(dst) + begin, 0, size_t(end - begin)); });
 }
 

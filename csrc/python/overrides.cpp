@@ -99,7 +99,7 @@ const Operators operators = {
          overriding += int(change);
      },
      function},
-    {"_overriding(int change)", [](int64_t change) { overriding += int(change); }, function},
+    {"_overriding(int change)", [](int64_t change) -> int64_t { return overriding += int(change); }, function},
     {"_function_modes(int change)",
      [](int64_t change) {
          active_modes += int(change);

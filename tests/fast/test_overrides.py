@@ -56,6 +56,18 @@ def test_parameters_and_plain_tensors_are_not_touched():
     assert type(wisp.ones(2) + 1) is wisp.Tensor
 
 
+def test_no_class_of_the_package_makes_calls_look_for_overrides():
+    code = """
+import wisp.nn.functional, wisp.optim, wisp.utils.data, wisp.vision.models, wisp.vision.transforms
+model = wisp.nn.Sequential(wisp.nn.LazyLinear(3), wisp.nn.LazyBatchNorm1d())
+assert type(model(wisp.ones(2, 4))) is wisp.Tensor and type(wisp.nn.UninitializedBuffer() + 1) is wisp.Tensor
+print(wisp._core._operators[""]["_overriding"](0))
+class Own(wisp.Tensor): pass
+print(wisp._core._operators[""]["_overriding"](0))
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() == ["0", "1"]
+
+
 def test_functions_methods_operators_and_attributes_are_seen():
     x = Counting([1.0, 2.0])
     Counting.calls.clear()

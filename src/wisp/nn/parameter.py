@@ -160,10 +160,13 @@ class MaterializedBuffer(wisp.Tensor):
     """What a lazy buffer is between getting its shape and the end of its module's first call, which puts an ordinary
     tensor in its place (an object can't become an instance of a class that is written in C)."""
 
+    __torch_function__ = _disabled_torch_function_impl  # as for Parameter: results are ordinary tensors, and other calls need not look
+
 
 class UninitializedBuffer(UninitializedTensorMixin, wisp.Tensor):
     """A buffer without a shape, until the module that owns it sees its first input."""
 
+    __torch_function__ = _disabled_torch_function_impl
     cls_to_become = MaterializedBuffer
 
     def __new__(cls, requires_grad=False, device=None, dtype=None, persistent=True):

@@ -490,8 +490,23 @@ _NO_METHODS = set(
     """
     install _Array _rebuild_in _rebuild_from_type_v2 _Memory _memory _copied_in_memory _size _kind_of _device _named
     _disabled_torch_function_impl _disabled_torch_dispatch_impl _torch_function _init_subclass _make_wrapper_subclass has_shells _get_hooks
-    _set_hooks""".split()
+    _set_hooks note_swap _cdata""".split()
 )
+
+_swaps = {}  # id -> a number of its own, of a tensor that utils.swap_tensors has given other content
+_next_swap = -1
+
+
+def note_swap(tensor):
+    """`_cdata` is another one from now on."""
+    global _next_swap
+    if id(tensor) not in _swaps:
+        _weakref.finalize(tensor, _swaps.pop, id(tensor), None).atexit = False
+    _swaps[id(tensor)], _next_swap = _next_swap, _next_swap - 1
+
+
+def _cdata(self):
+    return _swaps.get(id(self), id(self))
 
 
 def _get_hooks(self):
@@ -521,6 +536,6 @@ def install():
     methods["__init_subclass__"] = classmethod(_init_subclass)
     methods["__cuda_array_interface__"] = property(methods["__cuda_array_interface__"])
     methods["_backward_hooks"] = property(_get_hooks, _set_hooks, doc="The hooks that were registered, by number, or None.")
-    methods["_cdata"] = property(id, doc="What is another number for another tensor.")
+    methods["_cdata"] = property(_cdata, doc="What is another number for another tensor, and after `utils.swap_tensors`.")
     methods["__module__"] = "torch"
     _core._extend_tensor(methods)

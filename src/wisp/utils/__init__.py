@@ -39,6 +39,8 @@ def swap_tensors(t1, t2):
         raise RuntimeError(f"swap_tensors: expected tensors of one class, got {type(t1).__name__} and {type(t2).__name__}")
     if t1 is t2:
         return
+    from wisp._tensor import note_swap
+
     contents = [(tensor.detach(), tensor.requires_grad, tensor.grad, dict(tensor.__dict__)) for tensor in (t1, t2)]
     for tensor, (data, requires_grad, grad, attributes) in zip((t1, t2), reversed(contents)):
         tensor.grad = None
@@ -48,3 +50,4 @@ def swap_tensors(t1, t2):
         tensor.__dict__.update(attributes)
         tensor.requires_grad_(requires_grad)
         tensor.grad = grad
+        note_swap(tensor)

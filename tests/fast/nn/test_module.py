@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import importlib
 import pickle
 import weakref
 from collections import OrderedDict
@@ -418,3 +419,23 @@ def test_gradients_stay_the_same_objects_in_conversions():
 def test_batch_norm_in_training_wants_a_positive_eps(eps):
     with pytest.raises(ValueError, match="eps must be positive during training"):
         nn.BatchNorm1d(2, eps=eps)(wisp.rand(3, 2))
+
+
+def test_conversions_can_swap_parameters():
+    future = importlib.import_module("wisp.__future__")
+    future.set_swap_module_params_on_conversion(True)
+    try:
+        layer = nn.Linear(2, 3, device="meta")
+        weight, before = layer.weight, layer.weight._cdata
+        layer.to_empty(device="cpu")
+        assert layer.weight is weight and weight.device.type == "cpu" and weight._cdata != before
+        layer(wisp.ones(1, 2)).sum().backward()
+        grad = weight.grad
+        layer.to(wisp.float64)
+        assert layer.weight is weight and weight.dtype is wisp.float64 and weight.requires_grad
+        assert weight.grad is grad and grad.dtype is wisp.float64
+    finally:
+        future.set_swap_module_params_on_conversion(False)
+    layer = nn.Linear(2, 3, device="meta")
+    weight = layer.weight
+    assert layer.to_empty(device="cpu").weight is not weight

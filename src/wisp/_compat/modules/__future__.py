@@ -16,7 +16,8 @@ def get_overwrite_module_params_on_conversion():
 
 
 def set_swap_module_params_on_conversion(value):
-    """Whether `load_state_dict` asks `Tensor.module_load` what to put in a parameter's place, and swaps it with what is there."""
+    """Whether `load_state_dict` asks `Tensor.module_load` what to put in a parameter's place, and conversions of modules (`to`, `to_empty`)
+    swap it with what is there: the parameters stay the same objects, even those that had no memory."""
     state.swap_on_conversion = bool(value)
 
 

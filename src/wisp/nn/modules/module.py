@@ -28,6 +28,7 @@ from wisp.nn.modules.hooks import (  # noqa: F401  (PyTorch's names live here)
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
+from wisp.nn.modules import state as _state
 from wisp.nn.modules.registry import Registry
 from wisp.nn.modules.state import _EXTRA_STATE_KEY_SUFFIX, State, _IncompatibleKeys  # noqa: F401
 from wisp.nn.parameter import Parameter, is_lazy
@@ -128,6 +129,19 @@ class _CallSignature:
         return inspect.Signature(
             [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL), inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)]
         )
+
+
+def _swapped(param, changed, old_grad, grad):
+    """Put the converted values in a parameter's place by `utils.swap_tensors`, whatever its device was, and the gradient likewise."""
+    new = Parameter(changed.detach(), param.requires_grad)
+    if type(new) is not type(param):
+        return False
+    param.grad = None
+    wisp.utils.swap_tensors(param, new)
+    if grad is not None:
+        wisp.utils.swap_tensors(old_grad, grad.requires_grad_(old_grad.requires_grad))
+        param.grad = old_grad
+    return True
 
 
 class Module(Hooks, State, _ModuleBase):
@@ -484,6 +498,8 @@ class Module(Hooks, State, _ModuleBase):
             with wisp.no_grad():
                 changed = fn(param)
                 grad = None if old_grad is None else fn(old_grad)
+            if _state.swap_on_conversion and _swapped(param, changed, old_grad, grad):
+                continue
             if (changed.device.type == "meta") != (param.device.type == "meta") and not hasattr(param, "device_mesh"):
                 self._parameters[name] = param = Parameter(changed, param.requires_grad)
             elif changed is not param:

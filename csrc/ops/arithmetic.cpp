@@ -24,8 +24,6 @@ Tensor activation(Pointwise op, const Tensor& x, bool in_place, const Scalar& p0
     return in_place ? with_(op, x, p0, p1, p2) : with(op, x, p0, p1, p2);
 }
 
-bool is_bool(const Arg& a) { return a.tensor ? a.tensor->dtype() == DType::boolean : a.number.is_bool(); }
-
 void check_alpha(const char* name, const Arg& a, const Arg& b, const Scalar& alpha) {
     const DType d = a.tensor && b.tensor ? result_type(*a.tensor, *b.tensor)
                     : a.tensor           ? result_type(*a.tensor, b.number)
@@ -36,16 +34,6 @@ void check_alpha(const char* name, const Arg& a, const Arg& b, const Scalar& alp
         throw RuntimeError("For integral input tensors, argument alpha must not be a floating point number. (", name, ")");
     if (alpha.is_complex() && !is_complex(d))
         throw RuntimeError("For non-complex input tensors, argument alpha must not be a complex number. (", name, ")");
-}
-
-void refuse_bool_subtraction(const Arg& a, const Arg& b) {
-    if (is_bool(a) && is_bool(b))
-        throw RuntimeError(
-            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.");
-    if (is_bool(a) || is_bool(b))
-        throw RuntimeError(
-            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
-            "`logical_not()` operator instead.");
 }
 
 void old_order(const char* name) {
@@ -113,7 +101,7 @@ Tensor polygamma_of(int64_t n, const Tensor& x) {
 
 static void check_lerp(const Tensor& x, const Tensor& end, const Arg& weight) {
     if (x.dtype() != end.dtype()) throw RuntimeError("expected dtype ", x.dtype(), " for `end` but got dtype ", end.dtype());
-    if (weight.tensor && weight.tensor->dtype() != x.dtype())
+    if (weight.tensor && weight.tensor->dtype() != x.dtype() && weight.tensor->dim() > 0)  // one without dimensions is promoted
         throw RuntimeError("expected dtype ", x.dtype(), " for `weight` but got dtype ", weight.tensor->dtype());
 }
 
@@ -454,4 +442,15 @@ const Operators operators = {
 };
 
 }  // namespace
+
+void refuse_bool_subtraction(const Arg& a, const Arg& b) {
+    if (is_bool(a) && is_bool(b))
+        throw RuntimeError(
+            "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.");
+    if (is_bool(a) || is_bool(b))
+        throw RuntimeError(
+            "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
+            "`logical_not()` operator instead.");
+}
+
 }  // namespace wisp

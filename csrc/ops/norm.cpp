@@ -143,9 +143,12 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
             "but got bias of shape ",
             bias.sizes(), " and input of shape ", x.sizes());
     check_floating("GroupNormKernelImpl", x);
+    const DType d = x.dtype(), c = compute_dtype(d);
+    // Weights of more digits than the input are not rounded: the whole is computed in theirs.
+    if (c != d && ((weight && weight.dtype() == c) || (bias && bias.dtype() == c)))
+        return to(group_norm(to(x, c), groups, weight, bias, eps), d);
     int64_t spatial = 1;
     for (int64_t i = 2; i < x.dim(); i++) spatial *= x.size(i);
-    const DType d = x.dtype(), c = compute_dtype(d);
     const Tensor in = kernel_input(x), w = kernel_input(weight, d), b = kernel_input(bias, d);
     Tensor y = empty(x.sizes(), d), mean = empty({batch, groups}, c), rstd = empty({batch, groups}, c);
     if (x.numel()) {

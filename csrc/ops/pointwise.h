@@ -22,6 +22,8 @@ struct Arg {
     Arg(int v) : number(v), given(true) {}
     Arg(double v) : number(v), given(true) {}
 };
+inline bool is_bool(const Arg& a) { return a.tensor ? a.tensor->dtype() == DType::boolean : a.number.is_bool(); }
+void refuse_bool_subtraction(const Arg& a, const Arg& b);  // if one of them is a bool
 
 Param param(const Scalar& s);
 inline Params params_of(const Scalar& p0 = {}, const Scalar& p1 = {}, const Scalar& p2 = {}) {

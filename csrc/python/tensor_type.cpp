@@ -70,6 +70,9 @@ template <Pointwise op> PyObject* binary(PyObject* a, PyObject* b) {
         Profiled profiled;
         if (profiling) [[unlikely]]
             profile(profiled, pointwise_info(op).name, "", a, b);
+        if constexpr (op == Pointwise::sub)
+            if (is_bool(x) || is_bool(y)) [[unlikely]]
+                refuse_bool_subtraction(x, y);
         if constexpr (op == Pointwise::add || op == Pointwise::sub || op == Pointwise::mul || op == Pointwise::div)
             if (may_be_temporary(x) || may_be_temporary(y)) [[unlikely]]
                 if (Tensor result = pointwise_in_temporary(op, x, y)) return result.release();
@@ -114,7 +117,10 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulo) {
     if (modulo != Py_None) Py_RETURN_NOTIMPLEMENTED;
     return call_by_name("pow", a, b);
 }
-PyObject* power_inplace(PyObject* a, PyObject* b, PyObject*) { return PyObject_CallMethod(a, "pow_", "(O)", b); }
+PyObject* power_inplace(PyObject* a, PyObject* b, PyObject*) {
+    if (!is_tensor(b) && !is_number(b)) Py_RETURN_NOTIMPLEMENTED;
+    return PyObject_CallMethod(a, "pow_", "(O)", b);
+}
 PyObject* matrix_multiply(PyObject* a, PyObject* b) {
     if (!reads_as_tensor(a) || !reads_as_tensor(b)) {
         if (batching && (has_batched(a) || has_batched(b))) return call_by_name("matmul", a, b);
@@ -155,7 +161,7 @@ void check_one_number(PyObject* a) {
                   "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior. Consider using "
                   "tensor.detach() first.");
     }
-    if (as_tensor(a).numel() == 0) throw ValueError("only one element tensors can be converted to Python scalars");
+    if (as_tensor(a).numel() != 1) throw ValueError("only one element tensors can be converted to Python scalars");
 }
 PyObject* to_python_float(PyObject* a) {
     return guarded([&] {

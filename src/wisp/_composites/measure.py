@@ -5,7 +5,7 @@ import warnings
 
 from wisp import _core, return_types
 from wisp._composites._autocast import in_float32
-from wisp._composites.reduce import functions_of, into
+from wisp._composites.reduce import _check_histogram, functions_of, into
 from wisp._composites.shape import broadcast_shapes
 from wisp._tensor import TYPE_NAMES
 
@@ -267,7 +267,8 @@ def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None
     """Counts of points (rows) in boxes of a grid, and the grid's edges: (hist, bin_edges)."""
     if input.dim() < 2:
         raise RuntimeError(f"torch.histogramdd: input tensor should have at least 2 dimensions, but got {input.dim()}")
-    points = input.detach().reshape(-1, input.shape[-1])
+    _check_histogram("histogramdd", input, range)
+    points = input.detach().flatten(0, -2)
     count = points.shape[1]
     bins = [bins] * count if isinstance(bins, int) else list(bins)
     if len(bins) != count:
@@ -349,7 +350,8 @@ def _steps(y, x, dx, dim, name):
         x = x.reshape([-1 if d == dim else 1 for d in range(y.dim())])
     elif x.dim() < y.dim():
         x = x.reshape([1] * (y.dim() - x.dim()) + list(x.shape))
-    return dim, x.narrow(dim, 1, x.shape[dim] - 1) - x.narrow(dim, 0, x.shape[dim] - 1)
+    widths = max(x.shape[dim] - 1, 0)
+    return dim, x.narrow(dim, min(1, x.shape[dim]), widths) - x.narrow(dim, 0, widths)
 
 
 def _pairs(y, dim):

@@ -135,6 +135,8 @@ def module_load(self, other, assign=False):
 
 
 def __complex__(self):
+    if self.numel() != 1:
+        raise ValueError("only one element tensors can be converted to Python scalars")
     return complex(self.item())
 
 

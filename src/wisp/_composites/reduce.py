@@ -1,5 +1,7 @@
 """Composites of reductions: norms, histograms, and what PyTorch writes in Python too."""
 
+import math
+
 from wisp import _core, return_types
 
 _range = range  # some functions have a parameter of that name
@@ -66,8 +68,17 @@ def _bins_of(values, bins, range):
     return at, (values >= low) & (values <= high), edges
 
 
+def _check_histogram(name, input, range):
+    """A histogram is of floats, within bounds that are finite."""
+    if not input.is_floating_point():
+        raise NotImplementedError(f'"{name}" not implemented for {input.dtype}; convert it with .float()')
+    if range is not None and not all(map(math.isfinite, range)):
+        raise RuntimeError(f"torch.{name}: range {list(range)} is not finite")
+
+
 def histogram(input, bins=100, *, range=None, weight=None, density=False, out=None):
     """Counts of the elements in `bins` intervals, and the edges of these: (hist, bin_edges)."""
+    _check_histogram("histogram", input, range)
     values = input.detach().reshape(-1)
     at, inside, edges = _bins_of(values, bins, range)
     counted = _core.ones_like(values) if weight is None else weight.detach().reshape(-1)

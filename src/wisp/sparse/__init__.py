@@ -99,7 +99,7 @@ def sparse_coo_tensor(
     if tuple(values.shape[1:]) != size[index.size(0) :]:
         raise RuntimeError(f"values has incorrect size, expected {[values.size(0), *size[index.size(0) :]]}, got {list(values.shape)}")
     _check_range(index, size, "dim")
-    return make(_COO, (index,), values, size, bool(is_coalesced) or index.size(1) < 2 and is_coalesced is None and index.size(1) == 0)
+    return make(_COO, (index,), values, size, bool(is_coalesced) or is_coalesced is None and index.size(1) < 2)
 
 
 def _make_compressed(layout, compressed, plain, values, size, dtype, device, requires_grad):

@@ -1,6 +1,7 @@
 """Calls that PyTorch takes or refuses, beside the usual ones."""
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -300,3 +301,77 @@ def test_bools_are_not_subtracted():
     for subtract in (lambda: b - b, lambda: b - True, lambda: wisp.sub(b, b), lambda: b.clone().__isub__(b)):
         with pytest.raises(RuntimeError, match=r"with two bool tensors is not supported. Use the `\^`"):
             subtract()
+
+
+def test_subtraction_with_bools_is_refused():
+    mask = wisp.tensor([True, False])
+    for f in (lambda: 1 - mask, lambda: mask - 1, lambda: mask - wisp.ones(2), lambda: wisp.ones(2) - True):
+        with pytest.raises(RuntimeError, match="with a bool tensor is not supported"):
+            f()
+    with pytest.raises(RuntimeError, match="with two bool tensors"):
+        mask - mask
+
+
+def test_a_weight_of_lerp_without_dimensions_is_promoted():
+    x, y = wisp.zeros(2, dtype=wisp.float64), wisp.ones(2, dtype=wisp.float64)
+    assert wisp.lerp(x, y, wisp.tensor(0.25)).tolist() == [0.25, 0.25] and wisp.lerp(x, y, wisp.tensor(0.25)).dtype is wisp.float64
+    assert wisp.lerp(x.float(), y.float(), wisp.tensor(0.25, dtype=wisp.float64)).dtype is wisp.float32
+    assert wisp.lerp(x.float(), y.float(), wisp.tensor(0.5j)).dtype is wisp.complex64
+    with pytest.raises(RuntimeError, match="for `weight`"):
+        wisp.lerp(x, y, wisp.tensor([0.25, 0.5]))
+
+
+def test_only_one_element_becomes_a_number():
+    for kind in (int, float, complex):
+        for count in (0, 2):
+            with pytest.raises(ValueError, match="only one element tensors"):
+                kind(wisp.ones(count))
+
+
+def test_unknown_operands_of_powers_are_left_to_the_other():
+    class Unknown:
+        pass
+
+    assert wisp.ones(2).__ipow__(Unknown()) is NotImplemented and wisp.ones(2).__pow__(Unknown()) is NotImplemented
+    x = wisp.tensor([2.0])
+    x **= 3
+    assert x.tolist() == [8.0]
+
+
+def test_histograms_are_of_floats_within_finite_bounds():
+    with pytest.raises(NotImplementedError, match="histogram"):
+        wisp.histogram(wisp.tensor([1, 2]), 3)
+    with pytest.raises(RuntimeError, match="not finite"):
+        wisp.histogram(wisp.ones(2), 3, range=(0.0, math.inf))
+    assert wisp.histogramdd(wisp.ones(4, 0, 2), (2, 2)).hist.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_distances_of_what_is_no_number():
+    rows = wisp.tensor([[math.nan, 1.0], [0.0, 2.0]])
+    for p in (0.0, 1.0, 2.0):
+        assert wisp.pdist(rows, p).isnan().all() and wisp.nn.functional.pdist(rows, p).isnan().all()
+    assert wisp.nn.functional.pdist(wisp.tensor([[0.0, 1.0], [0.0, 2.0]]), 0.0).tolist() == [1.0]
+
+
+def test_integrals_over_nothing():
+    assert wisp.trapezoid(wisp.ones(3, 0), x=wisp.ones(0), dim=1).tolist() == [0.0, 0.0, 0.0]
+    assert wisp.cumulative_trapezoid(wisp.ones(3, 0), x=wisp.ones(0), dim=1).shape == (3, 0)
+
+
+def test_group_norm_keeps_the_digits_of_its_weights():
+    wisp.manual_seed(0)
+    x = wisp.randn(4, 8, 5, 5).bfloat16().requires_grad_()
+    layer = wisp.nn.GroupNorm(2, 8)
+    wisp.nn.init.normal_(layer.weight)
+    y = layer(x)
+    exact = wisp.nn.functional.group_norm(x.detach().float(), 2, layer.weight, layer.bias)
+    assert y.dtype is wisp.bfloat16 and y.equal(exact.bfloat16())
+    grad = wisp.randn(y.shape).bfloat16()
+    (mine,) = wisp.autograd.grad(y, layer.weight, grad)
+    (theirs,) = wisp.autograd.grad(exact, layer.weight, grad.float())
+    wisp.testing.assert_close(mine, theirs)
+
+
+def test_one_entry_is_coalesced():
+    assert wisp.sparse_coo_tensor([[0], [1]], [1.0], (2, 2)).is_coalesced()
+    assert not wisp.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (2, 2)).is_coalesced()

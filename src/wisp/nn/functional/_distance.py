@@ -12,6 +12,8 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     >>> wisp.nn.functional.cosine_similarity(wisp.tensor([1.0, 0.0]), wisp.tensor([1.0, 1.0]), dim=0)
     tensor(0.7071)
     """
+    if eps < 0:
+        raise RuntimeError(f"eps must be non-negative, got: {eps} (cosine_similarity)")
     dtype = wisp.result_type(x1, x2)
     if not dtype.is_floating_point:
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {dtype}")
@@ -28,9 +30,4 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 
 def pdist(input, p=2.0):
     """The p-norm distance between every pair of rows: the upper triangle without the diagonal, row by row."""
-    if input.dim() != 2:
-        raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
-    if p < 0:
-        raise RuntimeError("pdist only supports non-negative p values")
-    first, second = wisp.triu_indices(input.shape[0], input.shape[0], 1, device=input.device).unbind(0)
-    return wisp._core._whole("PdistBackward0", lambda x: (x[first] - x[second]).norm(p, 1), input)
+    return wisp.pdist(input, p)

@@ -208,3 +208,15 @@ def test_weak_dictionaries_by_identity():
     assert table[x] == 1 and y not in table and both[y] == 2 and (both.copy())[x] == 1
     del y
     assert len(both) == 1
+
+
+def test_gradcheck_leaves_the_random_numbers_of_the_function_alone():
+    def noisy(x):
+        state = wisp.get_rng_state()
+        y = x * wisp.rand(x.shape, dtype=wisp.float64)
+        wisp.set_rng_state(state)
+        return y
+
+    before = wisp.get_rng_state()
+    assert wisp.autograd.gradcheck(noisy, (wisp.ones(3, dtype=wisp.float64, requires_grad=True),), fast_mode=True)
+    assert before.equal(wisp.get_rng_state())

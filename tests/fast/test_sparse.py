@@ -580,3 +580,18 @@ def test_products_in_place_keep_the_dtype():
     assert x.dtype == wisp.uint8 and x.to_dense().tolist() == [0, 12]
     with pytest.raises(RuntimeError, match="can't be cast"):
         x.mul_(wisp.tensor([1.5, 2.0]))
+
+
+def test_transposed_in_place():
+    x = wisp.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [1.0, 2.0, 3.0], (2, 3)).coalesce()
+    expected = x.to_dense().t()
+    assert x.t_() is x and x.shape == (3, 2) and x.to_dense().equal(expected)
+    y = wisp.sparse_coo_tensor([[0], [1]], wisp.ones(1, 4), (2, 3, 4))
+    assert y.transpose_(0, 1) is y and y.shape == (3, 2, 4) and y.coalesce().indices().tolist() == [[1], [0]]
+
+
+def test_indices_from_the_end_are_selected():
+    x = wisp.tensor([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]])
+    assert x.to_sparse().index_select(1, wisp.tensor([-1, 0])).to_dense().tolist() == [[2.0, 1.0], [0.0, 0.0]]
+    with pytest.raises(IndexError, match="out of range"):
+        x.to_sparse().index_select(1, wisp.tensor([-4]))

@@ -20,6 +20,8 @@ def call(name, *args, **kwargs):
         if name in ("abs_", "absolute_") and args[0].is_complex():
             raise RuntimeError("In-place abs is not supported for complex tensors.")
         result = OPERATORS[name[:-1]](*args, **kwargs)
+        if name in ("t_", "transpose_", "swapaxes_", "swapdims_") and args[0]._kind is _COO:
+            return args[0]._replace(result._index[0], result._sparse_values, result.shape)._coalesced_(result._coalesced)
         return args[0]._become(result.to(args[0].dtype) if wisp.can_cast(result.dtype, args[0].dtype) else result)
     if operator is None and name.startswith("_") and name.endswith("_step"):
         raise RuntimeError(f"{name[1:-5]} does not support sparse gradients, please consider SGD, Adagrad or SparseAdam instead")

@@ -144,8 +144,9 @@ def index_select(input, dim, index):
     if dim >= sparse:
         return make(_COO, input._index, input._sparse_values.index_select(dim - sparse + 1, index), size, input._coalesced)
     index = index.long().reshape(-1)
-    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < input.size(dim):
+    if index.numel() and not -input.size(dim) <= int(index.min()) <= int(index.max()) < input.size(dim):
         raise IndexError(f"index_select(): an index is out of range for a dimension of size {input.size(dim)}")
+    index = wisp.where(index < 0, index + input.size(dim), index)
     row, order = input._index[0][dim].sort(stable=True)  # the entries of a slice lie together
     first, last = wisp.searchsorted(row, index), wisp.searchsorted(row, index, right=True)
     count = last - first

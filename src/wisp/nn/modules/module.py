@@ -7,6 +7,7 @@ import weakref
 import wisp
 from wisp._core import _ModuleBase
 from wisp.nn.modules import hooks as _hooks
+from wisp.nn.modules import state as _state
 from wisp.nn.modules.hooks import (  # noqa: F401  (PyTorch's names live here)
     Hooks,
     RemovableHandle,
@@ -28,7 +29,6 @@ from wisp.nn.modules.hooks import (  # noqa: F401  (PyTorch's names live here)
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from wisp.nn.modules import state as _state
 from wisp.nn.modules.registry import Registry
 from wisp.nn.modules.state import _EXTRA_STATE_KEY_SUFFIX, State, _IncompatibleKeys  # noqa: F401
 from wisp.nn.parameter import Parameter, is_lazy

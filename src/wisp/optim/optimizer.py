@@ -186,18 +186,20 @@ class Optimizer:
         if closure is not None:
             with wisp.enable_grad():
                 loss = closure()
-        scaled = "found_inf" in self.__dict__ or "grad_scale" in self.__dict__  # set by a program that scales its loss itself
         for group in self.param_groups:
-            if not scaled or not group.get("fused") or self._unscale(group):
+            if not group.get("fused") or self._unscale(group):
                 self._update(group)
         return loss
 
     def _unscale(self, group):
-        """Divide the gradients of a fused group by `grad_scale`; False where `found_inf` says that its step is to be left out."""
+        """Divide the gradients of a fused group by `grad_scale`; False where `found_inf` says that its step is to be left out. Both are set
+        by a program that scales its loss itself."""
+        scale, found = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        if scale is None and found is None:
+            return True
         from wisp.optim._functional import usable
 
-        grads = [p.grad for p in group["params"] if p.grad is not None]
-        return usable(grads, getattr(self, "grad_scale", None), getattr(self, "found_inf", None))
+        return usable([p.grad for p in group["params"] if p.grad is not None], scale, found)
 
     def _update(self, group):
         raise NotImplementedError

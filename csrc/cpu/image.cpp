@@ -46,10 +46,16 @@ template <class T> void gather_of(const ImageMap& m, const T* input, T* output) 
     }
     if (run < 8) head = run = 0;
     parallel_for(rows, grain_for(width), [&](int64_t begin, int64_t end) {
+        const T* last = nullptr;
         for (int64_t row = begin; row < end; ++row) {
             const int64_t j = row % m.out[1], i = row / m.out[1] % m.out[0], plane = row / (m.out[1] * m.out[0]);
             const T* from = input + plane * in_size + (m.map[0][i] * m.in[1] + m.map[1][j]) * m.in[2];
             T* to = output + row * width;
+            if (from == last) {  // magnified, rows come several times
+                std::memcpy(to, to - width, size_t(width) * sizeof(T));
+                continue;
+            }
+            last = from;
             for (int64_t k = 0; k < head; ++k) to[k] = from[one_by_one(along[k])];
             if (run) std::memcpy(to + head, from + along[head], size_t(run) * sizeof(T));
             for (int64_t k = head + run; k < width; ++k) to[k] = from[one_by_one(along[k])];

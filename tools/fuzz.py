@@ -1,15 +1,16 @@
-"""Looks for inputs that kill, corrupt or lie: calls, programs, numbers, files.
+"""Looks for inputs that kill, corrupt or lie: calls, programs, numbers, sizes, files.
 
-    python tools/fuzz.py calls programs numbers files [--seconds 60] [--seed N] [--planted]
+    python tools/fuzz.py calls programs numbers sizes files [--seconds 60] [--seed N] [--planted]
 
 calls     every public callable with hostile and half-right arguments: no death, no hang, no SystemError
 programs  random programs of views, in-place writes and backward beside PyTorch: the same values, gradients and refusals
 numbers   PyTorch's database of operators at extreme values, beside PyTorch and its float64
+sizes     families of operators from one element to a million, where kernels go other ways, beside PyTorch's float64
 files     damaged checkpoints: an error or a value, in bounded time and memory
 
 A case is a function of (kind, seed, number) and runs in a child process. What fails is run again alone, with fewer and fewer of its
 pieces (arguments, statements, values, bytes), and the least that still fails is printed. With --planted each kind gets a bug of its own,
-and the run succeeds only if it is found. Needs PyTorch for programs and numbers.
+and the run succeeds only if it is found. Needs PyTorch for programs, numbers and sizes.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-KINDS = ("calls", "programs", "numbers", "files")
+KINDS = ("calls", "programs", "numbers", "sizes", "files")
 START = 120.0  # seconds until a child has imported what it needs
 CASE = 30.0  # seconds for one case: far more than any needs, even where the machine is busy
 REPEATS = 60  # runs for making a finding smaller

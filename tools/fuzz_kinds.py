@@ -23,7 +23,7 @@ wisp.set_num_threads(2)
 
 
 def make(kind, seed, planted):
-    return {"calls": Calls, "programs": Programs, "numbers": Numbers, "files": Files}[kind](seed, planted)
+    return {"calls": Calls, "programs": Programs, "numbers": Numbers, "files": Files, "sizes": Sizes}[kind](seed, planted)
 
 
 class Kind:
@@ -477,6 +477,15 @@ def compare(name, mine, theirs, exact, spread=None, open_=False, inputs=()):
             at = bad.flatten().nonzero()[0].item()
             return f"{name}: element {at} is {a.flatten()[at].item()} for {b.flatten()[at].item()} (float64: {c.flatten()[at].item()})"
     return None
+
+
+# ---------------------------------------------------------------- sizes
+class Sizes(Kind):
+    def __init__(self, seed, planted):
+        import fuzz_sizes
+
+        super().__init__(seed, False)
+        self.run = fuzz_sizes.Sizes(seed, planted, self.random).run
 
 
 # ---------------------------------------------------------------- files

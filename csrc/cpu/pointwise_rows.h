@@ -95,10 +95,10 @@ template <class R> __attribute__((optimize("fp-contract=off"))) void multiply_co
     if (i < 2 * n) product(i, size_t(2 * n - i) * sizeof(R));
 }
 
-// A step is 1, or 0 for an operand that is one number. n > 0.
+// A step is 1, or 0 for an operand that is one number, which is there even where n is 0.
 template <class Row, class T, int StepA, int StepB> void quick_loop(T* out, const T* a, const T* b, int64_t n, const Param* params) {
     using Q = Quick<Row, T>;
-    const T one_a = a[0], one_b = b[0];
+    const T one_a = StepA ? T() : a[0], one_b = StepB ? T() : b[0];
     const auto at_a = [&](int64_t i) __attribute__((always_inline)) { return StepA ? a[i] : one_a; };
     const auto at_b = [&](int64_t i) __attribute__((always_inline)) { return StepB ? b[i] : one_b; };
     constexpr int64_t chunk = 2048;  // read twice, the second time from the first cache

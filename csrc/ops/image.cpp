@@ -106,7 +106,7 @@ static Tensor mapped_pad(const Tensor& input, const Dims& pad, const std::string
         const int at = 2 - d;
         const int64_t size = input.size(-1 - d), before = pad[2 * d], after = pad[2 * d + 1];
         m.in[at] = size;
-        m.out[at] = size + before + after;
+        m.out[at] = plus(plus(size, before), after);
         m.left[at] = before;
         if (m.kind == IndexMap::reflect && (before >= size || after >= size))
             throw RuntimeError("Argument #", 4 + 2 * d, ": Padding size should be less than the corresponding input ",

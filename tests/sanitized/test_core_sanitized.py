@@ -40,6 +40,24 @@ def test_pointwise(n):
                 (y.sigmoid() * y).sum().backward()
 
 
+def test_every_row_without_elements():
+    """Nothing may be read of a tensor that has nothing."""
+    for name, arity, *_ in wisp._core._pointwise_table():
+        function = getattr(wisp, name, None) or getattr(wisp.special, name, None) or getattr(F, name, None)
+        for dtype in FLOATS + INTEGERS:
+            x = wisp.zeros(2, 0, 3, dtype=dtype)
+            try:
+                function(*[x] * arity).sum()
+            except (TypeError, RuntimeError):  # not called by its name alone, or not with this dtype
+                pass
+
+
+def test_sums_of_sizes_are_checked():
+    for mode in ("constant", "reflect", "replicate", "circular"):
+        with pytest.raises(RuntimeError):
+            F.pad(wisp.ones(1, 2, 3), (2**62, 2**62), mode)
+
+
 @pytest.mark.parametrize("n", SIZES)
 def test_reductions_and_order(n):
     for dtype in (wisp.float32, wisp.float64, wisp.int64, wisp.bfloat16):

@@ -304,9 +304,7 @@ def pictures(given, r):
     to, half, mode = (length(r, 300), length(r, 300)), (1 + height // 2, 1 + width // 2), name
     return {
         **dict.fromkeys(("nearest", "bilinear", "bicubic", "area"), lambda lib, x, g: lib.nn.functional.interpolate(x, size=to, mode=mode)),
-        "smaller": lambda lib, x, g: lib.nn.functional.interpolate(
-            x, size=(1 + height // 2, 1 + width // 2), mode="bilinear", antialias=True
-        ),
+        "smaller": lambda lib, x, g: lib.nn.functional.interpolate(x, size=half, mode="bilinear", antialias=True),
         "unfold": lambda lib, x, g: lib.nn.functional.unfold(x, 2, stride=2),
         "reflect": lambda lib, x, g: lib.nn.functional.pad(x, (1, 1, 1, 1), mode="reflect"),
         "grid": lambda lib, x, g: lib.nn.functional.grid_sample(x[:1], g, align_corners=False),

@@ -35,7 +35,7 @@ class Child:
 
     def __init__(self, options, kind, number, keep=None):
         command = [sys.executable, __file__, kind, "--seed", str(options.seed), "--child", str(number)]
-        command += ["--planted"] * options.planted + (["--keep", keep] if keep is not None else [])
+        command += ["--device", options.device] + ["--planted"] * options.planted + (["--keep", keep] if keep is not None else [])
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
         os.set_blocking(self.process.stdout.fileno(), False)
         self.rest, self.number, self.deadline = b"", None, time.monotonic() + START
@@ -145,7 +145,7 @@ def be_child(options):
     import fuzz_kinds
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    kind = fuzz_kinds.make(options.kinds[0], options.seed, options.planted)
+    kind = fuzz_kinds.make(options.kinds[0], options.seed, options.planted, options.device)
 
     def say(word, text):
         sys.stdout.write(word + " " + str(text).replace("\n", "\\n") + "\n")
@@ -169,6 +169,7 @@ def main(arguments=None):
     parser.add_argument("kinds", nargs="+", choices=KINDS)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu", help="where the tensors of `sizes` live")
     parser.add_argument("--planted", action="store_true", help="plant a bug, which must be found")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--keep", help=argparse.SUPPRESS)

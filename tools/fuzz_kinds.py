@@ -22,8 +22,10 @@ warnings.simplefilter("ignore")
 wisp.set_num_threads(2)
 
 
-def make(kind, seed, planted):
-    return {"calls": Calls, "programs": Programs, "numbers": Numbers, "files": Files, "sizes": Sizes}[kind](seed, planted)
+def make(kind, seed, planted, device="cpu"):
+    if kind == "sizes":
+        return Sizes(seed, planted, device)
+    return {"calls": Calls, "programs": Programs, "numbers": Numbers, "files": Files}[kind](seed, planted)
 
 
 class Kind:
@@ -481,11 +483,11 @@ def compare(name, mine, theirs, exact, spread=None, open_=False, inputs=()):
 
 # ---------------------------------------------------------------- sizes
 class Sizes(Kind):
-    def __init__(self, seed, planted):
+    def __init__(self, seed, planted, device):
         import fuzz_sizes
 
         super().__init__(seed, False)
-        self.run = fuzz_sizes.Sizes(seed, planted, self.random).run
+        self.run = fuzz_sizes.Sizes(planted, self.random, device).run
 
 
 # ---------------------------------------------------------------- files

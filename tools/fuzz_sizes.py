@@ -64,11 +64,11 @@ class Given:
     def below(self, high, *sizes):
         self.add(self.random.integers(0, high, sizes), plain=True)
 
-    def tensors(self, lib, dtype):
+    def tensors(self, lib, dtype, device):
         """-> the operands, and the leaves that they are views of"""
         leaves, made = [], []
         for array, view in zip(self.arrays, self.views):
-            leaf = lib.from_numpy(array.copy())
+            leaf = lib.from_numpy(array.copy()).to(device)
             if array.dtype == np.float64:
                 leaf = leaf.to(dtype).requires_grad_()
                 leaves.append(leaf)
@@ -402,18 +402,17 @@ def told(value):
     return list(value) if isinstance(value, (tuple, list)) else [value]
 
 
-def results(given, run, lib, dtype, backward, pushed):
+def results(given, run, lib, dtype, backward, pushed, device="cpu"):
     """-> the results and, with `backward`, the gradients of the leaves"""
-    operands, leaves = given.tensors(lib, dtype)
-    out = told(run(lib, *operands))
-    if not backward:
-        return [t.detach() for t in out]
-    ways = [t for t in out if t.requires_grad and t.numel()]
-    if not ways:
-        return [t.detach() for t in out]
-    pushes = [lib.from_numpy(pushed(tuple(t.shape), i)).to(t.dtype) for i, t in enumerate(ways)]
-    gradients = lib.autograd.grad(ways, leaves, pushes, allow_unused=True)
-    return [t.detach() for t in out] + [lib.zeros_like(x).detach() if g is None else g for g, x in zip(gradients, leaves)]
+    with lib.device(device):  # of what a family makes itself
+        operands, leaves = given.tensors(lib, dtype, device)
+        out = told(run(lib, *operands))
+        ways = [t for t in out if t.requires_grad and t.numel()] if backward else []
+        gradients = []
+        if ways:
+            pushes = [lib.from_numpy(pushed(tuple(t.shape), i)).to(device, t.dtype) for i, t in enumerate(ways)]
+            gradients = lib.autograd.grad(ways, leaves, pushes, allow_unused=True)
+        return [t.detach().cpu() for t in (*out, *(lib.zeros_like(x) if g is None else g for g, x in zip(gradients, leaves)))]
 
 
 def difference(mine, theirs, exact):
@@ -437,11 +436,12 @@ def difference(mine, theirs, exact):
 class Sizes:
     """One family at random sizes."""
 
-    def __init__(self, seed, planted, random):
+    def __init__(self, planted, random, device):
         import torch
 
         torch.set_num_threads(1)
-        self.random, self.names = random, ["reductions"] if planted else list(FAMILIES)
+        wisp.backends.cudnn.allow_tf32 = wisp.backends.cuda.matmul.allow_tf32 = False
+        self.random, self.names, self.device = random, ["reductions"] if planted else list(FAMILIES), device
         if planted:
             whole = wisp.Tensor.sum
             wisp.Tensor.sum = lambda x, *dims: whole(x, *dims) * (1.01 if x.numel() > 1 << 17 else 1)
@@ -466,7 +466,7 @@ class Sizes:
         except (RuntimeError, IndexError, ValueError):
             return None  # sizes that do not go together
         try:
-            mine = results(given, run, wisp, wisp.float32, backward, pushed)
+            mine = results(given, run, wisp, wisp.float32, backward, pushed, self.device)
         except Exception as error:
             return f"{name}: refused by Wisp alone: {error!r}"[:500]
         for i, parts in enumerate(zip(mine, theirs, exact)):

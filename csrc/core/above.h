@@ -19,10 +19,8 @@ extern Accelerator accelerator;
 struct Tape {                          // csrc/compile
     void (*settle)(Storage* storage);  // runs what is noted, so that the memory may be read and written
     void (*forget)(Storage* storage);  // nobody will read the values that were noted for it
-    void (*look)();                    // memory of `looked_from` bytes or more is about to be made, or another device is used
 };
 extern Tape tape;
-extern size_t looked_from;  // SIZE_MAX: nobody looks
 
 // Whether tensors are made for inference; read whenever one is made.
 extern constinit thread_local bool inference_mode __attribute__((tls_model("initial-exec")));

@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <new>
 
-#include "above.h"
 #include "errors.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -143,11 +142,7 @@ void* fresh_large(int c) {
 
 }  // namespace
 
-size_t looked_from = SIZE_MAX;
-
 void* allocate(size_t bytes) {
-    if (bytes >= looked_from) [[unlikely]]
-        tape.look();
     stats.live_bytes += int64_t(bytes);
     stats.live_blocks++;
     const int c = class_of(bytes);

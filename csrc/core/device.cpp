@@ -24,10 +24,7 @@ const char* const names[] = {"cpu", "cuda", "meta", "nowhere", "ipu",  "xpu",   
 
 }  // namespace
 
-void use_devices() {
-    devices_in_use = off_plain_path = true;
-    if (looked_from != SIZE_MAX) tape.look();
-}
+void use_devices() { devices_in_use = off_plain_path = true; }
 void count_regions(int change) {
     regions += change;
     off_plain_path = devices_in_use || regions > 0;

@@ -1,10 +1,8 @@
 // Compiled regions for Python: wisp.compiler calls functions in and out of them.
 #include <algorithm>
-#include <unordered_map>
 #include <utility>
 
 #include "../compile/tape.h"
-#include "../core/above.h"
 #include "../cuda/runtime.h"
 #include "objects.h"
 
@@ -35,83 +33,17 @@ bool take(PyObject* args, PyObject*& function, PyObject*& arguments, PyObject*& 
 
 // A compiled function: calls the function that it holds in a region. It has that one's attributes, binds as a method and is copied and
 // pickled as functions are; a call costs a twentieth of a microsecond.
-//
-// Of a function that Python wrote, what programs hold is a twin, a function as well, whose code calls this object. Once the calls note
-// nothing, it gets a copy of the function's own code and *rests*: the interpreter enters it without a way through C, and a call costs what
-// one of the function costs. Its code on the stack tells that it is a compiled function that runs; when large memory is asked for
-// under one, it is woken.
 struct CompiledObject {
     PyObject_HEAD
     vectorcallfunc call;
     PyObject *function, *dict, *weak;
-    PyObject *twin, *own;   // a weak reference to the twin, and the code with which it rests; or null
     bool keeping;           // with launches on the GPU kept back (cuda/replay.cpp)
     uint8_t quiet, passed;  // calls one after another that noted nothing; calls past the region since
 };
 constexpr int enough_quiet = 16;
-thread_local int passing = 0;                  // calls past their regions that this thread is in
-thread_local PyFrameObject* ground = nullptr;  // the frame below which compiled functions do not count: what it calls runs at once
-std::unordered_map<void*, PyObject*> resting;  // by their code
-PyObject* wake_twin = nullptr;                 // (twin, compiled function): gives it the code that calls this object
+thread_local int passing = 0;  // calls past their regions that this thread is in
 CompiledObject* compiled(PyObject* o) { return reinterpret_cast<CompiledObject*>(o); }
 bool force_eager = false;
-
-Ref owned(PyObject* o) { return o ? Ref(o) : Ref(); }
-
-// The compiled function that rests and is being run by this thread, the innermost one; or null.
-CompiledObject* resting_here() {
-    PyFrameObject* now = PyEval_GetFrame();
-    Ref frame = now ? Ref::borrow(reinterpret_cast<PyObject*>(now)) : Ref();
-    for (int depth = 0; frame.get() && depth < 100; depth++) {
-        auto* f = reinterpret_cast<PyFrameObject*>(frame.get());
-        if (f == ground) break;
-        const Ref code = owned(reinterpret_cast<PyObject*>(PyFrame_GetCode(f)));
-        if (const auto found = resting.find(code.get()); found != resting.end()) return compiled(found->second);
-        frame = owned(reinterpret_cast<PyObject*>(PyFrame_GetBack(f)));
-    }
-    return nullptr;
-}
-
-void set_look() { looked_from = resting.empty() ? SIZE_MAX : size_t(std::max<int64_t>(compile::worth_noting, 1)) * sizeof(float); }
-void forget(CompiledObject& c) {
-    if (c.own && resting.erase(c.own)) set_look();
-}
-
-Ref twin_of(const CompiledObject& c) {
-    Ref twin = owned(c.twin ? PyObject_CallNoArgs(c.twin) : nullptr);
-    return twin.get() == Py_None ? Ref() : std::move(twin);
-}
-void rest(CompiledObject& c) {
-    const Ref twin = twin_of(c);
-    if (twin.get() && PyObject_SetAttrString(twin.get(), "__code__", c.own) == 0) {
-        resting[c.own] = reinterpret_cast<PyObject*>(&c);
-        set_look();
-    }
-    PyErr_Clear();
-}
-void wake(CompiledObject& c) {
-    PyObject *type, *error, *traceback;
-    PyErr_Fetch(&type, &error, &traceback);
-    forget(c);
-    c.quiet = 0;
-    if (const Ref twin = twin_of(c); twin.get())  // which holds the object
-        if (!owned(PyObject_CallFunctionObjArgs(wake_twin, twin.get(), &c, nullptr)).get()) PyErr_WriteUnraisable(twin.get());
-    PyErr_Restore(type, error, traceback);
-}
-void wake_all() {
-    while (!resting.empty()) wake(*compiled(resting.begin()->second));
-}
-
-// One large block in sixteen is looked at, at distances that no loop of a program has.
-void look() {
-    static uint32_t state = 1, others = 1;
-    if (devices_in_use) return wake_all();  // there all work is worth a note
-    if (--others) return;
-    state = state * 1664525u + 1013904223u;
-    others = 1 + (state >> 16) % (2 * enough_quiet - 1);
-    if (noting || force_eager) return;
-    if (CompiledObject* found = resting_here()) wake(*found);
-}
 
 PyObject* call_compiled(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     CompiledObject& c = *compiled(self);
@@ -128,7 +60,6 @@ PyObject* call_compiled(PyObject* self, PyObject* const* args, size_t nargsf, Py
         compile::enter_region();
         PyObject* result = left(PyObject_Vectorcall(c.function, args, nargsf, kwnames));
         c.quiet = compile::counts.notes != notes ? 0 : std::min<int>(c.quiet + 1, enough_quiet);
-        if (c.quiet == enough_quiet && c.own && result && !devices_in_use) rest(c);
         return result;
     }
     const bool before = cuda::keeps_work;
@@ -155,16 +86,11 @@ PyObject* compiled_name(PyObject* self, PyObject*) { return PyObject_GetAttrStri
 int compiled_traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(compiled(self)->function);
     Py_VISIT(compiled(self)->dict);
-    Py_VISIT(compiled(self)->twin);
     return 0;
 }
 int compiled_clear(PyObject* self) {
-    CompiledObject& c = *compiled(self);
-    forget(c);
-    Py_CLEAR(c.function);
-    Py_CLEAR(c.dict);
-    Py_CLEAR(c.twin);
-    Py_CLEAR(c.own);
+    Py_CLEAR(compiled(self)->function);
+    Py_CLEAR(compiled(self)->dict);
     return 0;
 }
 void compiled_dealloc(PyObject* self) {
@@ -210,29 +136,11 @@ PyObject* make_compiled(PyObject*, PyObject* args) {
     if (!made) return nullptr;
     made->call = call_compiled;
     made->function = Py_NewRef(function);
-    made->dict = made->weak = made->twin = made->own = nullptr;
+    made->dict = made->weak = nullptr;
     made->keeping = keeping;
     made->quiet = made->passed = 0;
     PyObject_GC_Track(made);
     return reinterpret_cast<PyObject*>(made);
-}
-
-// (compiled function, its twin, the code with which that one rests)
-PyObject* set_twin(PyObject*, PyObject* args) {
-    PyObject *self, *twin, *own;
-    if (!PyArg_ParseTuple(args, "O!OO", &compiled_type, &self, &twin, &own)) return nullptr;
-    CompiledObject& c = *compiled(self);
-    PyObject* weak = PyWeakref_NewRef(twin, nullptr);
-    if (!weak) return nullptr;
-    forget(c);
-    Py_XSETREF(c.twin, weak);
-    Py_XSETREF(c.own, Py_NewRef(own));
-    Py_RETURN_NONE;
-}
-PyObject* set_wake(PyObject*, PyObject* function) {
-    Py_XSETREF(wake_twin, Py_NewRef(function));
-    tape.look = look;
-    Py_RETURN_NONE;
 }
 PyObject* set_force_eager(PyObject*, PyObject* wanted) {
     force_eager = wanted == Py_True;
@@ -244,16 +152,12 @@ PyObject* call_at_once(PyObject*, PyObject* args) {
     if (!take(args, function, arguments, keywords)) return nullptr;
     compile::Pause pause;
     const int before = std::exchange(passing, 0);
-    PyFrameObject* under = std::exchange(ground, resting.empty() ? ground : PyEval_GetFrame());
     PyObject* result = PyObject_Call(function, arguments, keywords);
     passing = before;
-    ground = under;
     return result;
 }
 
-PyObject* is_noting(PyObject*, PyObject*) {
-    return PyBool_FromLong(noting || passing > 0 || (!force_eager && !resting.empty() && resting_here()));
-}
+PyObject* is_noting(PyObject*, PyObject*) { return PyBool_FromLong(noting || passing > 0); }
 
 PyObject* run_noted(PyObject*, PyObject*) {
     return guarded([]() -> PyObject* {
@@ -303,13 +207,10 @@ PyObject* set_worth_noting(PyObject*, PyObject* elements) {
     const int64_t before = compile::worth_noting, wanted = PyLong_AsLongLong(elements);
     if (wanted == -1 && PyErr_Occurred()) return nullptr;
     compile::worth_noting = wanted;
-    wake_all();
     return PyLong_FromLongLong(before);
 }
 
 PyMethodDef methods[] = {{"_compiled", make_compiled, METH_VARARGS, nullptr},
-                         {"_set_twin", set_twin, METH_VARARGS, nullptr},
-                         {"_set_wake", set_wake, METH_O, nullptr},
                          {"_set_force_eager", set_force_eager, METH_O, nullptr},
                          {"_call_at_once", call_at_once, METH_VARARGS, nullptr},
                          {"_call_watched", call_watched, METH_VARARGS, nullptr},

@@ -3,7 +3,6 @@
 import functools
 import inspect
 import types
-import weakref
 
 from wisp import _core
 from wisp.nn.modules.module import Module
@@ -70,39 +69,7 @@ def _wraps(function):
 
 
 def _noting(function, keeping=False):
-    called = _core._compiled(function, keeping)
-    if keeping or not isinstance(function, types.FunctionType) or function.__code__.co_flags & _NOT_PLAIN:
-        return _wraps(function)(called)
-    # A function that stands for it, which the interpreter calls as any other once there is nothing to note (csrc/python/compile.cpp).
-    code = _way_to(called, function.__code__)
-    twin = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
-    twin.__kwdefaults__ = function.__kwdefaults__
-    twin = _wraps(function)(twin)
-    twin._compiled = called
-    _core._set_twin(called, twin, function.__code__.replace())
-    return twin
-
-
-_NOT_PLAIN = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-
-
-def _way(*args, **kwargs):
-    called = "the compiled function"
-    return called(*args, **kwargs)
-
-
-def _way_to(called, code):
-    """The code of `_way` with its constant, for a function with the free variables of `code`, which it was made with."""
-    held = weakref.proxy(called)  # what code holds is not seen by the garbage collector; the twin's attribute keeps it
-    constants = tuple(held if c == "the compiled function" else c for c in _way.__code__.co_consts)
-    return _way.__code__.replace(co_consts=constants, co_freevars=code.co_freevars)
-
-
-def _wake(twin, called):
-    twin.__code__ = _way_to(called, twin.__code__)
-
-
-_core._set_wake(_wake)
+    return _wraps(function)(_core._compiled(function, keeping))
 
 
 def _forwarding(function):

@@ -2,7 +2,7 @@
 //
 // Notes of one shape that have operands in common go into one program, as long as whatever a note needs in another form (another
 // shape, a view) was made by a program before. A reduction over the last dimension, and what is computed from its results row by
-// row, belongs to the program of its operand. Values that nobody will see are neither kept nor, unless another note uses them, made.
+// row, belongs to the program of its operand; on a GPU so does a sum of all rows. Values that nobody will see are neither kept nor, unless another note uses them, made.
 //
 // What notes become depends on their structure alone: operators, dtypes, layouts, who uses what, and who is still seen. That is the key
 // under which a plan is kept; addresses, numbers and parameters come from the notes of each run.
@@ -28,7 +28,8 @@ constexpr size_t longest_program = 48;  // steps
 constexpr size_t most_plans = 1024;     // more than that are begun anew: shapes that change with every step
 
 // A kernel of the GPU takes so many arguments (kernels/program_arguments.h).
-constexpr size_t cuda_steps = 24, cuda_inputs = 24, cuda_parameters = 8;
+constexpr size_t cuda_steps = 32, cuda_inputs = 24, cuda_parameters = 8;
+constexpr int64_t most_column = 4096;                          // elements of a row whose columns a block adds up
 constexpr size_t inlined_inputs = 20, inlined_parameters = 6;  // of a note with what it brings along
 
 // The shape that a note is computed in: its dimensions from the largest stride to the smallest, without those of size 1.
@@ -109,6 +110,7 @@ struct Group {
     };
     std::vector<Copy> copies;  // values that were made in it, though they are no steps of its own
     bool has_rows = false, has_windows = false;
+    bool is_merged = false;  // into another, and empty
 };
 
 struct Placed {
@@ -137,6 +139,7 @@ public:
             if (!needed_[i]) plan.counts.dead++;
             else if (!inlined_[i] && placed_[i].group < 0) place(i);
         }
+        std::erase_if(groups_, [](const Group& g) { return g.is_merged; });
         for (Group& g : groups_) {
             // Steps hold the numbers of steps until the inputs are known.
             for (ProgramStep& s : g.program.steps)
@@ -173,7 +176,7 @@ private:
         for (size_t i = notes_.size(); i-- > 0;) {
             const Note& n = notes_[i];
             if (!needed_[i]) continue;
-            if (!n.out && n.step.kind != StepKind::reduce) {
+            if (!n.out && n.step.kind != StepKind::reduce && n.step.kind != StepKind::dropout) {
                 const bool again = (n.step.kind == StepKind::cast && n.operands[0].kind == Operand::memory) || (n.again && reads[i] <= 2);
                 inlined_[i] = (again && used_as_made[i]) ||
                               (n.device.is_cuda() && used_elsewhere[i] && (uses[i] == 1 || (uses[i] == 2 && reads[i] <= 2)));
@@ -355,8 +358,9 @@ private:
     bool fits(int g, uint32_t note, const Space& space, const View& view, const Dims& operand_sizes, bool by_row) const {
         const Group& group = groups_[size_t(g)];
         const Note& n = notes_[note];
-        if (group.is_call || !(group.device == n.device)) return false;
+        if (group.is_call || group.is_merged || !(group.device == n.device)) return false;
         if (by_row) {
+            if (n.step.kind == StepKind::dropout) return false;  // its numbers are those of elements
             if (group.sizes.size() != space.sizes.size() + 1) return false;
             for (int64_t d = 0; d < space.sizes.size(); d++)
                 if (group.sizes[d] != space.sizes[d]) return false;
@@ -374,6 +378,76 @@ private:
                parameters + load.parameters <= cuda_parameters;
     }
 
+    // On a GPU: groups of which a note needs values in the form that it has itself become one, the first of them, where nothing that
+    // the later ones need comes in between.
+    void merge_for(uint32_t note, const Space& space, const View& view, const Dims& operand_sizes) {
+        const Note& n = notes_[note];
+        if (!n.device.is_cuda() || n.step.kind == StepKind::join) return;
+        std::vector<int> groups;
+        for (int k = 0; k < n.step.count; k++) {
+            const Operand& o = n.operands[k];
+            if (o.kind != Operand::noted || is_inlined(o)) continue;
+            const int g = placed_[o.note].group;
+            if (!(groups_[size_t(g)].sizes == space.sizes)) continue;
+            const Seen at = seen(o, view, operand_sizes);
+            if (value_in(g, o, o.layout.offset + at.begin, at.strides, false) >= 0) groups.push_back(g);
+        }
+        std::sort(groups.begin(), groups.end());
+        for (size_t k = 1; k < groups.size(); k++)
+            if (groups[k] != groups[0]) merge(groups[0], groups[k]);
+    }
+    void merge(int to, int from) {
+        Group &a = groups_[size_t(to)], &b = groups_[size_t(from)];
+        if (a.is_call || b.is_call || !(a.device == b.device) || !(a.sizes == b.sizes)) return;
+        if ((a.has_windows || b.has_windows) && (a.has_rows || b.has_rows)) return;
+        Program &p = a.program, &q = b.program;
+        const auto parameters = [](const Program& x) { return size_t(std::count_if(x.steps.begin(), x.steps.end(), takes_parameters)); };
+        if (p.steps.size() + q.steps.size() > cuda_steps || p.inputs.size() + q.inputs.size() > cuda_inputs ||
+            parameters(p) + parameters(q) > cuda_parameters)
+            return;
+        for (const Group::Source& s : b.sources) {
+            const Operand& o = notes_[s.note].operands[s.operand];
+            if (o.kind == Operand::noted && placed_[o.note].group >= to) return;
+        }
+        const int steps = int(p.steps.size());
+        std::vector<int> inputs;  // where those of `from` are
+        for (size_t k = 0; k < q.inputs.size(); k++) inputs.push_back(input_of(a, q.inputs[k], b.sources[k]));
+        for (ProgramStep& s : q.steps) {
+            for (int k = 0; k < s.count; k++)
+                if (int& in = s.in[size_t(k)]; in >= first_step) in += steps;
+                else if (in >= 0) in = inputs[size_t(in)];
+            p.steps.push_back(s);
+        }
+        a.makers.insert(a.makers.end(), b.makers.begin(), b.makers.end());
+        a.inlined.insert(a.inlined.end(), b.inlined.begin(), b.inlined.end());
+        a.reads.insert(a.reads.end(), b.reads.begin(), b.reads.end());
+        for (Group::Copy& c : b.copies) {
+            c.value += steps;
+            a.copies.push_back(std::move(c));
+        }
+        a.has_rows |= b.has_rows;
+        a.has_windows |= b.has_windows;
+        for (Placed& x : placed_)
+            if (x.group == from) x.group = to, x.value += x.value >= 0 ? steps : 0;
+        b = Group();
+        b.is_merged = true;
+    }
+    // The number of an input of a group, which gets it if it has none like it.
+    int input_of(Group& g, const ProgramInput& input, const Group::Source& source) {
+        const Operand& o = notes_[source.note].operands[source.operand];
+        auto& inputs = g.program.inputs;
+        for (size_t k = 0; k < inputs.size(); k++) {
+            const ProgramInput& x = inputs[k];
+            const Group::Source& from = g.sources[k];
+            if (x.strides == input.strides && x.axis == input.axis && x.from == input.from && x.to == input.to &&
+                from.begin == source.begin && is_same(o, notes_[from.note].operands[from.operand]))
+                return int(k);
+        }
+        inputs.push_back(input);
+        g.sources.push_back(source);
+        return int(inputs.size()) - 1;
+    }
+
     // A reduction over other dimensions than the last, after the programs that make its operand.
     void place_call(uint32_t i) {
         const Note& n = notes_[i];
@@ -387,8 +461,35 @@ private:
         if (!n.out) temporaries_.push_back(i);
     }
 
+    // The sum of all rows, on a GPU, by the program that makes or reads them. False: there is none that could.
+    bool place_columns(uint32_t i) {
+        const Note& n = notes_[i];
+        const Operand& o = n.operands[0];
+        const Layout& rows = o.layout;
+        const int64_t dims = rows.sizes.size();
+        if (!n.device.is_cuda() || n.step.reduction != kernels::Reduction::sum || n.step.divisor != 1 || dims < 2) return false;
+        if (n.reduced != (uint64_t(1) << (dims - 1)) - 1 || !rows.is_contiguous()) return false;
+        if (!is_floating(o.dtype) || !is_floating(n.step.result) || compute_dtype(n.step.result) != compute_dtype(o.dtype)) return false;
+        if (const int64_t width = rows.sizes[dims - 1]; width < 64 || width > most_column || width % 4) return false;
+        const Space space(rows, true);
+        if (space.sizes.size() < 2) return false;
+        const View view(space, rows);
+        int chosen = int(groups_.size()) - 1;
+        while (chosen >= 0 && !fits(chosen, i, space, view, rows.sizes, false)) chosen--;
+        if (chosen < 0) return false;
+        add_step(chosen, i, view, rows.sizes, false, false);
+        groups_[size_t(chosen)].has_rows = true;
+        placed_[i].group = chosen;
+        placed_[i].kept = true;
+        if (!n.out) temporaries_.push_back(i);
+        return true;
+    }
+
     void place(uint32_t i) {
-        if (notes_[i].reduced) return place_call(i);
+        if (notes_[i].reduced) {
+            if (!place_columns(i)) place_call(i);
+            return;
+        }
         const Note& n = notes_[i];
         const bool reduces = n.step.kind == StepKind::reduce;
         const Layout& shape = reduces ? n.operands[0].layout : n.layout;
@@ -396,6 +497,7 @@ private:
         const View view(space, shape);
         Load load;
         prepare(i, view, shape.sizes, load);
+        merge_for(i, space, view, shape.sizes);
         // A reduction takes a full operand. Anything else that uses the results of one is computed row by row, if it has their shape.
         int chosen = -1;
         bool by_row = false;
@@ -421,6 +523,7 @@ private:
     int add_step(int group, uint32_t note, const View& v, const Dims& note_sizes, bool by_row, bool inlined) {
         const Note& n = notes_[note];
         ProgramStep step = n.step;
+        if (n.reduced) step.kind = StepKind::columns;
         for (int k = 0; k < step.count; k++) {
             Dims sizes = note_sizes;
             const View mine = *view_of(note, k, v, sizes);
@@ -457,17 +560,7 @@ private:
         Group& g = groups_[size_t(group)];
         if (o.kind == Operand::memory) g.reads.push_back(o.storage);
         if (by_row) input.strides.push_back(0);
-        auto& inputs = g.program.inputs;
-        for (size_t k = 0; k < inputs.size(); k++) {
-            const ProgramInput& x = inputs[k];
-            const Group::Source& from = g.sources[k];
-            if (x.strides == input.strides && x.axis == input.axis && x.from == input.from && x.to == input.to && from.begin == at.begin &&
-                is_same(o, notes_[from.note].operands[from.operand]))
-                return int(k);
-        }
-        inputs.push_back(input);
-        g.sources.push_back({note, number, at.begin});
-        return int(inputs.size()) - 1;
+        return input_of(g, input, {note, number, at.begin});
     }
     static bool is_same(const Operand& a, const Operand& b) {
         if (a.kind != b.kind || a.dtype != b.dtype) return false;
@@ -502,6 +595,8 @@ std::string name_of(const ProgramStep& s) {
     case StepKind::where: return "where";
     case StepKind::cast: return std::string("to ") + wisp::name_of(s.result);
     case StepKind::join: return "cat";
+    case StepKind::dropout: return "dropout";
+    case StepKind::columns: return "sum of rows";
     case StepKind::reduce: return s.reduction == kernels::Reduction::max ? "amax" : s.divisor != 1 ? "mean" : "sum";
     default: return std::string(pointwise_info(s.op).name) + (s.which ? "'" : "");
     }
@@ -534,7 +629,7 @@ Fusion fusion_of(const Group& g) {
         f.read += n;
     }
     for (const ProgramStep& s : g.program.steps) {
-        bytes.push_back((s.by_row ? rows : all) * item_size(s.result));
+        bytes.push_back((s.kind == StepKind::columns ? g.sizes.back() : s.by_row ? rows : all) * item_size(s.result));
         if (s.out) f.written += bytes.back();
         f.eager += bytes.back();
         for (int k = 0; k < s.count; k++)

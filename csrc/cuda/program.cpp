@@ -11,6 +11,7 @@
 #include "../core/errors.h"
 #include "divider.h"
 #include "pointwise.h"
+#include "random.h"
 #include "runtime.h"
 
 namespace wisp::cuda {
@@ -34,7 +35,10 @@ struct Place {
 class Form {
 public:
     explicit Form(const Program& p) : p_(p), places_(p.inputs.size()) {
-        for (const ProgramStep& s : p.steps) rows_ |= s.by_row;
+        for (const ProgramStep& s : p.steps) {
+            rows_ |= s.by_row || s.kind == StepKind::columns;
+            draws_ |= s.kind == StepKind::dropout;
+        }
         merge();
         find_vector();
         for (Place& place : places_) place.slot = place.is_number ? numbers_++ : memories_++;
@@ -43,7 +47,16 @@ public:
             parameters_ += s.has_params || s.kind == StepKind::reduce;
         }
         once_ = rows_ && vector_ == together && inner_ <= most_threads * together;
-        while (once_ && threads_ < most_threads && threads_ * together < inner_) threads_ *= 2;
+        if (once_) threads_ = int(std::max<int64_t>(64, (inner_ / together + 31) / 32 * 32));
+        // Threads of a warp that have neighbours make random numbers together.
+        if (rows_) by_warps_ = vector_ == together && inner_ % (once_ ? 64 : 32 * together) == 0;
+        else by_warps_ = vector_ == 4 || vector_ == 8;
+        if (rows_) blocks_ = outer_;
+        else blocks_ = (outer_ * inner_ / vector_ + threads - 1) / threads;
+        for (const ProgramStep& s : p.steps) columns_ += s.kind == StepKind::columns;
+        if (columns_ && once_)  // as many blocks as there is room for, each with its sums of many rows
+            blocks_ = std::min<int64_t>(outer_, device_info(current_index()).multiprocessors * std::max(1, 1536 / threads_));
+        blocks_ = std::min<int64_t>(blocks_, int64_t(1) << 30);
         for (Place& place : places_)
             if (place.axis >= 0) place.bounds = bounds_, bounds_ += 2;
         for (const ProgramStep& s : p.steps) {
@@ -96,20 +109,59 @@ public:
         }
         if (!rows_) *sizes++ = divider(uint32_t(length));
         for (int d = dims_ - 1; d >= 0; d--) *sizes++ = divider(uint32_t(shape_[d]));
+        const int64_t parts = once_ ? blocks_ : outer_;
+        size_t room = 0;  // for parts of sums of rows
+        for (const ProgramStep& s : p_.steps) room += part_bytes(s, parts);
+        const Scratch scratch(room);
+        char* next_part = scratch.as<char>();
+        std::vector<std::pair<const ProgramStep*, const char*>> sums;
         for (const ProgramStep& s : p_.steps) {
-            if (s.out) *outputs++ = s.out;
-            if (s.kind == StepKind::reduce) (*params++)[0].real = s.divisor;
+            if (s.kind == StepKind::columns) {
+                sums.emplace_back(&s, next_part);
+                *outputs++ = next_part;
+                next_part += part_bytes(s, parts);
+            } else if (s.out) *outputs++ = s.out;
+            if (s.kind == StepKind::dropout) {
+                Param* own = *params;
+                std::memcpy(own, s.params.data(), sizeof *params);
+                own[3].integer = int64_t(uintptr_t(capture_cell()));
+                params++;
+            } else if (s.kind == StepKind::reduce) (*params++)[0].real = s.divisor;
             else if (s.has_params) std::memcpy(*params++, s.params.data(), sizeof *params);
             if (s.kind == StepKind::join)
                 for (int k = 0; k < s.count; k++) *bounds++ = in_units(s.ends[size_t(k)], axis_of(s.axis));
         }
-        const int64_t blocks = rows_ ? n : (n + threads - 1) / threads;
         void* arguments = bytes;
         const uint32_t size = uint32_t(at);
-        cuda::launch(kernel(), {unsigned(std::min<int64_t>(blocks, int64_t(1) << 30))}, {unsigned(threads_)}, 0, &arguments, &size, 1);
+        cuda::launch(kernel(), {unsigned(blocks_)}, {unsigned(threads_)}, 0, &arguments, &size, 1);
+        add_parts(sums, parts);
     }
 
 private:
+    // ---- sums of rows
+
+    size_t part_bytes(const ProgramStep& s, int64_t parts) const {
+        return s.kind == StepKind::columns ? size_t(parts * inner_ * item_size(compute_dtype(s.result)) + 255) / 256 * 256 : 0;
+    }
+    // Adds up what the blocks have made, or what they have written of each row; those of one dtype in one launch.
+    void add_parts(const std::vector<std::pair<const ProgramStep*, const char*>>& sums, int64_t parts) const {
+        for (size_t first = 0; first < sums.size(); first++) {
+            const DType dtype = sums[first].first->result;
+            auto is_first = [&](size_t i) { return sums[i].first->result == dtype; };
+            bool done = false;
+            for (size_t i = 0; i < first; i++) done |= is_first(i);
+            Columns columns{};
+            int count = 0;
+            for (size_t i = first; !done && i < sums.size(); i++) {
+                if (is_first(i)) columns.parts[count] = sums[i].second, columns.out[count++] = sums[i].first->out;
+                if (count == 0 || (count < most_columns && i + 1 < sums.size())) continue;
+                launch_with(find_kernel("cuda/kernels/program.cuh", str("program_columns<", type_text(dtype), ">")),
+                            {unsigned((inner_ + 31) / 32), unsigned(count)}, {32, 32}, 0, columns, parts, inner_);
+                count = 0;
+            }
+        }
+    }
+
     // ---- the shape
 
     void merge() {
@@ -165,7 +217,7 @@ private:
         for (size_t i = 0; i < places_.size(); i++)
             if (!places_[i].is_number) widest = std::max(widest, item_size(p_.inputs[i].dtype));
         for (const ProgramStep& s : p_.steps)
-            if (s.out && !s.by_row) widest = std::max(widest, item_size(s.result));
+            if (is_full(s)) widest = std::max(widest, item_size(s.result));
         const int64_t wanted = rows_ ? std::min(together, 16 / widest) : 16 / widest;
         if (inner_ % wanted) return;
         auto whole = [&](int64_t bound, int axis) { return axis_of(axis) != dims_ || bound % wanted == 0; };
@@ -182,9 +234,12 @@ private:
                 if (at.strides[d] % wanted) return;
         }
         for (const ProgramStep& s : p_.steps)
-            if (s.out && !s.by_row && uintptr_t(s.out) % uintptr_t(item_size(s.result) * wanted)) return;
+            if (is_full(s) && uintptr_t(s.out) % uintptr_t(item_size(s.result) * wanted)) return;
         vector_ = wanted;
     }
+
+    // Whether it is written element by element.
+    static bool is_full(const ProgramStep& s) { return s.out && !s.by_row && s.kind != StepKind::columns; }
 
     int axis_of(int dim) const { return merged_[dim]; }
     // An index of a merged dimension as the kernel counts it. Windows may begin before the first one or end behind the last.
@@ -200,7 +255,7 @@ private:
     std::string key() const {
         std::string k;
         auto add = [&](auto... values) { (k.push_back(char(values)), ...); };
-        add(rows_, vector_, dims_, places_.size(), p_.steps.size(), once_, threads_ / threads);
+        add(rows_, vector_, dims_, places_.size(), p_.steps.size(), once_, threads_ / 32, by_warps_);
         for (size_t i = 0; i < places_.size(); i++) {
             const Place& at = places_[i];
             add(p_.inputs[i].dtype, at.is_number, at.is_one, at.by_row, at.is_flat, at.strides[dims_] == 1, at.axis);
@@ -249,6 +304,10 @@ private:
                 t = str("(x", axis_of(s.axis), " < p.bounds[", join_bounds_[number] + k, "] ? ", in(k, s.result), " : ", t, ")");
             return t;
         }
+        case StepKind::dropout:
+            return as(s.result, str("settled(bits", places_.size() + size_t(&s - p_.steps.data()), " >> k & 1 ? ", in(0, s.compute), " * ",
+                                    type_text(s.compute), "(p.params[", parameter, "][3].real) : ", type_text(s.compute), "(0), zero)"));
+        case StepKind::columns: return as(compute_dtype(s.result), value(s.in[0]));
         case StepKind::reduce: return "";
         case StepKind::row: break;
         }
@@ -289,11 +348,13 @@ private:
         const int inputs = int(places_.size());
         std::string names;
         for (const ProgramStep& s : p_.steps)
-            names += s.kind == StepKind::row     ? str(" ", row_name(s.op), s.which ? "'" : "")
-                     : s.kind == StepKind::where ? " where"
-                     : s.kind == StepKind::cast  ? " to"
-                     : s.kind == StepKind::join  ? " cat"
-                                                 : " reduce";
+            names += s.kind == StepKind::row       ? str(" ", row_name(s.op), s.which ? "'" : "")
+                     : s.kind == StepKind::where   ? " where"
+                     : s.kind == StepKind::cast    ? " to"
+                     : s.kind == StepKind::join    ? " cat"
+                     : s.kind == StepKind::dropout ? " dropout"
+                     : s.kind == StepKind::columns ? " columns"
+                                                   : " reduce";
         std::string t =
             str("/*", names, " */ namespace wisp {__global__ void __launch_bounds__(", threads_, ") program(const ProgramArguments<",
                 memories_, ", ", outputs_, ", ", numbers_, ", ", parameters_, ", ", dims_ + 1, ", ", bounds_, "> p) {");
@@ -369,6 +430,20 @@ private:
         return t;
     }
 
+    // The random bits of the steps that `wanted` names, for the vector that begins at an element.
+    std::string draws(const std::vector<bool>& wanted, const std::string& first) const {
+        std::string t;
+        int parameter = 0;
+        for (size_t i = 0; draws_ && i < p_.steps.size(); i++) {
+            const ProgramStep& s = p_.steps[i];
+            const int own = s.has_params || s.kind == StepKind::reduce ? parameter++ : 0;
+            if (s.kind == StepKind::dropout && wanted[places_.size() + i])
+                t += str("const unsigned bits", places_.size() + i, " = ", by_warps_ ? "kept_of_warp<" : "kept_of<", vector_, ">(uint64_t(",
+                         first, "), p.params[", own, "]);");
+        }
+        return t;
+    }
+
     // The full steps that `wanted` names, for the k-th element of a vector; `store`: into what is written.
     std::string steps(const std::vector<bool>& wanted, bool store) const {
         std::string t;
@@ -377,7 +452,11 @@ private:
             const ProgramStep& s = p_.steps[i];
             const size_t v = places_.size() + i;
             const int own = s.has_params || s.kind == StepKind::reduce ? parameter++ : 0, place = s.out ? output++ : 0;
-            if (s.by_row || !wanted[v]) continue;
+            if (s.by_row || !wanted[v] || (s.kind == StepKind::columns && !store)) continue;
+            if (s.kind == StepKind::columns) {
+                t += str("r", place, ".at[k] = ", expression(s, own), ";");
+                continue;
+            }
             t += once_ ? str("v", v, "[k] = ", expression(s, own), ";")
                        : str("const ", type_text(s.result), " v", v, " = ", expression(s, own), ";");
             if (store && s.out) t += str("r", place, ".at[k] = v", v, ";");
@@ -391,12 +470,13 @@ private:
         for (const ProgramStep& s : p_.steps) {
             if (!s.out) continue;
             const int place = output++;
-            if (s.by_row) continue;
-            const char* type = type_text(s.result);
+            if (s.by_row || (once_ && s.kind == StepKind::columns)) continue;
+            const DType dtype = s.kind == StepKind::columns ? compute_dtype(s.result) : s.result;
+            const char* type = type_text(dtype);
             if (declare) t += str("Vector<", type, ", ", vector_, "> r", place, ";");
             else
                 t += str("*reinterpret_cast<Vector<", type, ", ", vector_, ">*>(p.outputs[", place, "] + ", at, " * ",
-                         item_size(s.result) * vector_, ") = r", place, ";");
+                         item_size(dtype) * vector_, ") = r", place, ";");
         }
         return t;
     }
@@ -410,11 +490,13 @@ private:
 
     std::string flat_text() const {
         const std::vector<bool> wanted = kept();
-        std::string t = str("for (int64_t at = int64_t(blockIdx.x) * ", threads, " + threadIdx.x; at < p.n; at += int64_t(gridDim.x) * ",
-                            threads, ") {");
-        t += offsets(dims_ + 1) + loads(wanted, "at") + results("at", true);
+        // Random numbers are made by whole warps: those behind the last element read it again.
+        std::string t = str("for (int64_t unit = int64_t(blockIdx.x) * ", threads, " + threadIdx.x; ",
+                            draws_ ? "unit - threadIdx.x % 32 < p.n; " : "unit < p.n; ", "unit += int64_t(gridDim.x) * ", threads, ") {");
+        t += draws_ ? "const int64_t at = unit < p.n ? unit : p.n - 1;" : "const int64_t at = unit;";
+        t += offsets(dims_ + 1) + loads(wanted, "at") + draws(wanted, str("unit * ", vector_)) + results("at", true);
         t += str("_Pragma(\"unroll\") for (int k = 0; k < ", vector_, "; k++) {") + steps(wanted, true) + "}";
-        return t + results("at", false) + "}";
+        return t + (draws_ ? "if (unit < p.n) {" + results("at", false) + "}" : results("at", false)) + "}";
     }
 
     std::string rows_text() const {
@@ -422,7 +504,7 @@ private:
         const int inputs = int(places_.size());
         int last = 0;
         for (int l : level) last = std::max(last, l);
-        std::string t = "for (int64_t at = blockIdx.x; at < p.n; at += gridDim.x) {" + offsets(dims_);
+        std::string shared, t = column_starts() + "for (int64_t at = blockIdx.x; at < p.n; at += gridDim.x) {" + offsets(dims_);
         for (int i = 0; i < inputs; i++)
             if (places_[size_t(i)].by_row) {
                 const char* type = type_text(p_.inputs[size_t(i)].dtype);
@@ -439,7 +521,7 @@ private:
             // What is computed from the results of reductions, row by row; then the reductions that can be made from that.
             int parameter = 0, output = 0;
             std::vector<bool> wanted(level.size(), false);
-            std::string folds, ends, starts;
+            std::string folds, warps, ends, starts;
             for (size_t i = 0; i < p_.steps.size(); i++) {
                 const ProgramStep& s = p_.steps[i];
                 const size_t v = size_t(inputs) + i;
@@ -456,38 +538,74 @@ private:
                 if (level[v] != l + 1) continue;
                 mark(s.in[0], wanted);
                 const std::string type = type_text(compute_dtype(s.result)), fold = s.reduction == Reduction::max ? "Largest" : "Adding";
+                shared += str("__shared__ ", type, " s", v, "[", threads_ / 32, "];");
                 starts += str(type, " a", v, " = ", fold, "::start<", type, ">();");
                 folds += str("a", v, " = ", fold, "::join(a", v, ", convert<", type, ">(", value(s.in[0]), "));");
-                ends += str("const ", type_text(s.result), " v", v, " = convert<", type_text(s.result), ">(over_block<", fold, ", ",
-                            threads_ / 32, ">(a", v, ")",
+                warps += str("over_warp<", fold, ">(a", v, ", s", v, ");");
+                ends += str("const ", type_text(s.result), " v", v, " = convert<", type_text(s.result), ">(over_warps<", fold, ", ",
+                            threads_ / 32, ">(s", v, ")",
                             s.reduction != Reduction::max && is_floating(s.result) ? str(" / ", type, "(p.params[", own, "][0].real)") : "",
                             ");") +
                         store;
             }
             if (once_) {  // what can be made from the reductions so far, and then the next ones
                 t += each + steps(of_level(made, level, l), false) + "}" + starts;
-                if (!starts.empty()) t += "if (there) " + each + folds + "}" + ends;
+                if (!starts.empty()) t += "if (there) " + each + folds + "}" + warps + "__syncthreads();" + ends;
                 continue;
             }
             if (starts.empty()) continue;
-            t += starts + loop + loads(wanted, "e") + each + steps(wanted, false) + folds + "}}" + ends;
+            t += starts + loop + loads(wanted, "e") + draws(wanted, element_text()) + each + steps(wanted, false) + folds + "}}" + warps +
+                 "__syncthreads();" + ends;
         }
         bool full = false;
-        for (const ProgramStep& s : p_.steps) full |= s.out && !s.by_row;
+        for (const ProgramStep& s : p_.steps) full |= is_full(s) || (s.kind == StepKind::columns && !once_);
         if (full && once_) t += "if (there) {" + results("", true) + each + copied() + "}" + results("(at * p.length + e)", false) + "}";
         else if (full)
-            t += loop + loads(made, "e") + results("", true) + each + steps(made, true) + "}" + results("(at * p.length + e)", false) + "}";
-        return t + "}";
+            t += loop + loads(made, "e") + draws(made, element_text()) + results("", true) + each + steps(made, true) + "}" +
+                 results("(at * p.length + e)", false) + "}";
+        if (once_ && columns_) t += "if (there) " + each + column_adds() + "}";
+        // Memory of a level is written again after all threads have come to another level, if there is one.
+        if (last == 1) t += "__syncthreads();";
+        return shared + t + "}" + column_ends();
     }
 
+    std::string element_text() const { return str("(at * p.length + e) * ", vector_); }
+
     // ---- a row in registers
+
+    // Columns are added up over the rows of a block, which are joined when all blocks have ended (add_parts).
+    template <class F> std::string each_column(const F& text) const {
+        std::string t;
+        int output = 0;
+        for (size_t i = 0; once_ && i < p_.steps.size(); i++) {
+            const ProgramStep& s = p_.steps[i];
+            const int place = s.out ? output++ : 0;
+            if (s.kind == StepKind::columns) t += text(s, places_.size() + i, place, type_text(compute_dtype(s.result)));
+        }
+        return t;
+    }
+    std::string column_starts() const {
+        return each_column(
+            [&](const ProgramStep&, size_t v, int, const char* type) { return str(type, " c", v, "[", vector_, "] = {};"); });
+    }
+    std::string column_adds() const {
+        return each_column([&](const ProgramStep& s, size_t v, int, const char*) { return str("c", v, "[k] += ", expression(s, 0), ";"); });
+    }
+    std::string column_ends() const {
+        return each_column([&](const ProgramStep&, size_t v, int place, const char* type) {
+            return str("if (threadIdx.x < p.length) { Vector<", type, ", ", vector_, "> r; for (int k = 0; k < ", vector_,
+                       "; k++) r.at[k] = c", v, "[k]; reinterpret_cast<Vector<", type, ", ", vector_, ">*>(p.outputs[", place,
+                       "])[blockIdx.x * p.length + threadIdx.x] = r; }");
+        });
+    }
 
     // Everything that any level asks for is loaded or declared at the beginning.
     std::string row_begin(const std::vector<bool>& made, const std::vector<int>& level) const {
         std::vector<bool> all = of_level(made, level, -1);
         std::string t = "const int64_t e = threadIdx.x; const bool there = e < p.length;" + loads(all, "e");
+        t += draws(all, element_text());
         for (size_t i = 0; i < p_.steps.size(); i++)
-            if (const size_t v = places_.size() + i; all[v] && !p_.steps[i].by_row)
+            if (const size_t v = places_.size() + i; all[v] && !p_.steps[i].by_row && p_.steps[i].kind != StepKind::columns)
                 t += str(type_text(p_.steps[i].result), " v", v, "[", vector_, "];");
         return t;
     }
@@ -505,7 +623,7 @@ private:
         for (size_t i = 0; i < p_.steps.size(); i++) {
             const ProgramStep& s = p_.steps[i];
             const int place = s.out ? output++ : 0;
-            if (s.out && !s.by_row) t += str("r", place, ".at[k] = v", places_.size() + i, "[k];");
+            if (is_full(s)) t += str("r", place, ".at[k] = v", places_.size() + i, "[k];");
         }
         return t;
     }
@@ -513,6 +631,9 @@ private:
     const Program& p_;
     std::vector<Place> places_;
     bool rows_ = false, once_ = false;  // once: a row is held in registers
+    bool draws_ = false, by_warps_ = false;
+    int columns_ = 0;
+    int64_t blocks_ = 0;
     int threads_ = threads;
     int dims_ = 0;  // outer ones
     int memories_ = 0, numbers_ = 0, outputs_ = 0, parameters_ = 0, bounds_ = 0;

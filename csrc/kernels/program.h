@@ -24,8 +24,9 @@ struct ProgramInput {
     int64_t from = 0, to = 0;
 };
 
-// join: several tensors one behind the other along a dimension (of the GPU's programs).
-enum class StepKind : uint8_t { row, where, cast, reduce, join };
+// Of the GPU's programs alone: join: several tensors one behind the other along a dimension; dropout: by the random number of the
+// element's index, see dropout_parameters; columns: the sum of all rows, which is kept and of no use to other steps.
+enum class StepKind : uint8_t { row, where, cast, reduce, join, dropout, columns };
 
 struct ProgramStep {
     static constexpr int most = 5;  // operands
@@ -45,6 +46,11 @@ struct ProgramStep {
     std::array<int64_t, most> ends{};  // where its parts end along that
     char* out = nullptr;               // where the value is kept, contiguous; null: only later steps use it
 };
+
+// Of dropout: the stream (kernels/random.h), below which of 2^32 a number keeps its element, and what that is multiplied by.
+inline std::array<Param, 4> dropout_parameters(uint64_t seed, uint64_t offset, uint64_t threshold, double scale) {
+    return {{{0, 0, int64_t(seed)}, {0, 0, int64_t(offset)}, {0, 0, int64_t(threshold)}, {scale, 0, 0}}};
+}
 
 // What a device makes of a program when it is first run.
 struct Prepared {

@@ -1,7 +1,14 @@
 // The arguments of a fused program: the text that the host and kernels/program.cuh share. How many there are of each is part of a
 // program's text, so that a launch copies no more than it needs; the host writes them one array after the other.
-constexpr int most_inputs = 24, most_outputs = 24, most_parameters = 8, most_program_dims = 6, most_bounds = 2 * most_inputs + 5 * 24;
+constexpr int most_inputs = 24, most_outputs = 32, most_parameters = 8, most_program_dims = 6, most_bounds = 2 * most_inputs + 5 * 32;
 constexpr int at_least_one(int n) { return n > 0 ? n : 1; }
+
+// Sums of rows that are still to be added, parts of which blocks have made one after the other.
+constexpr int most_columns = 8;
+struct Columns {
+    const char* parts[most_columns];
+    char* out[most_columns];
+};
 
 template <int I, int O, int N, int P, int D, int B> struct ProgramArguments {
     int64_t n;       // vectors of elements, or rows

@@ -1,6 +1,7 @@
 // Front doors of dropout. The mask is never stored: backward draws the same numbers again.
 #include "../kernels/dropout.h"
 
+#include "../compile/tape.h"
 #include "../core/generator.h"
 #include "../python/registry.h"
 #include "format.h"
@@ -21,17 +22,33 @@ Tensor dropout_(const Tensor& x, double p, bool training) {
 
 }  // namespace
 
+// In a compiled region of a GPU it waits for others that it is fused with. Random numbers belong to elements in the order of their
+// indices, so that the result is contiguous where eager's lies as x does.
+static bool note_dropout(const Tensor& y, const Tensor& x, uint64_t seed, uint64_t offset, uint64_t threshold, double scale) {
+    if (!x.is_cuda() || x.dim() == 0 || x.stride(-1) != 1) return false;
+    kernels::ProgramStep step;
+    step.kind = kernels::StepKind::dropout;
+    step.compute = step.block = compute_dtype(x.dtype());
+    step.result = x.dtype();
+    step.has_params = true;
+    step.params = kernels::dropout_parameters(seed, offset, threshold, scale);
+    const Arg operand(x);
+    return compile::note(y, step, &operand, 1);
+}
+
 // Linear in x, so the gradient is the same function of the incoming gradient.
 Tensor dropout_of(const Tensor& x, double p, uint64_t seed, uint64_t offset) {
-    const Tensor in = kernel_input(x);
     Tensor y = empty(x.sizes(), x.dtype());
-    {
-        Unlocked unlocked(x.numel());
-        const double keep = 1 - p;
-        kernels::dropout().apply(x.dtype(), in.device_data(), y.device_data(), x.numel(), {seed, offset},
-                                 uint64_t(std::llround(keep * 4294967296.0)), 1 / keep);
+    const double scale = 1 / (1 - p);
+    const uint64_t threshold = uint64_t(std::llround((1 - p) * 4294967296.0));
+    if (!noting || !note_dropout(y, x, seed, offset, threshold, scale)) {
+        const Tensor in = kernel_input(x);
+        {
+            Unlocked unlocked(x.numel());
+            kernels::dropout().apply(x.dtype(), in.device_data(), y.device_data(), x.numel(), {seed, offset}, threshold, scale);
+        }
+        y = laid_out_as(x, y);
     }
-    y = laid_out_as(x, y);
     if (needs_grad(x))
         // As PyTorch's product with a mask looks from outside; the mask is drawn again instead of kept.
         record(y, x.is_cuda() ? "NativeDropoutBackward0" : "MulBackward0", {x, Tensor()}, {},

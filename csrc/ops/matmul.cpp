@@ -104,6 +104,12 @@ Dims batch_of(const Tensor& a, const Tensor& b) {
     return a.dim() == b.dim() && front(a) == front(b) ? front(a) : broadcast(front(a), front(b));
 }
 
+Dims leading(int64_t count) {
+    Dims dims;
+    for (int64_t i = 0; i < count; i++) dims.push_back(i);
+    return dims;
+}
+
 Tensor flat_rows(const Tensor& t) { return t.dim() == 2 ? t : reshape(t, {product(Dims(t.sizes().data(), t.dim() - 1)), t.size(-1)}); }
 
 // The gradients of linear's weight and bias in one launch, where there is a kernel for it. No history.
@@ -536,8 +542,13 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
         record(out, bias.defined() ? "AddmmBackward0" : "MmBackward0", {input, weight, bias},
                {wants_grad(weight) ? input : Tensor(), wants_grad(input) ? weight : Tensor()},
                batched<1>([one_each = bias.defined() && bias.dim() == 1 && bias.size(0) == features](Backward& bw) {
-                   const Tensor& g = bw.grad();
+                   // In a compiled region of a GPU what makes g can add up its rows as well, before the products ask for it.
+                   const bool later = noting && bw.grad().is_cuda() && bw.grad().dim() > 1;
+                   const Tensor dense = later && bw.grad().dim() > 2 ? contiguous(bw.grad()) : Tensor();
+                   const Tensor& g = dense ? dense : bw.grad();
                    const bool complex = is_complex(g.dtype());
+                   const bool added = later && one_each && bw.needs(2) && !bw.batch && g.is_contiguous();
+                   if (added) bw.set(2, sum(g, leading(g.dim() - 1)));
                    if (bw.needs(0)) {
                        const Tensor w = bw.saved(1);
                        bw.set(0, g.dim() == 1 ? times_vector(w, {true, complex}, g) : product(g, {}, w, {false, complex}));
@@ -548,7 +559,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
                        if (g.dim() == 1) bw.set(1, unsqueeze(g, 1) * conj(x));
                        else bw.set(1, product(flat_rows(g), {true, false}, flat_rows(x), {false, complex}));
                    }
-                   if (bw.needs(2)) bw.set(2, g);  // the engine sums it over the rows
+                   if (bw.needs(2) && !added) bw.set(2, g);  // the engine sums it over the rows
                }));
     return out;
 }

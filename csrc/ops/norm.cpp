@@ -65,15 +65,62 @@ struct LayerResult {
     Tensor y, mean, rstd;
 };
 
+// In a compiled region of a GPU a norm of rows that a block holds in registers is noted piece by piece, so that it is one program with
+// what makes its rows and what uses them.
+bool is_noted(const Tensor& x, int64_t start) {
+    if (!noting || !x.is_cuda() || !x.is_contiguous() || x.numel() == 0 || start == 0 || start != x.dim() - 1 || x.dim() > 4) return false;
+    const int64_t n = x.size(start);
+    return n >= 64 && n <= 4096 && n % 4 == 0 && compute_dtype(x.dtype()) == DType::f32 && x.numel() < INT32_MAX;
+}
+
+LayerResult note_layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, bool centered) {
+    GradMode off(false);
+    const DType d = x.dtype();
+    const Dims last = {x.dim() - 1};
+    Tensor y = to(x, DType::f32);
+    LayerResult r;
+    if (centered) {
+        r.mean = mean(y, last, true);
+        y = y - r.mean;
+    }
+    r.rstd = rsqrt(mean(y * y, last, true) + Scalar(eps));
+    y = y * r.rstd;
+    if (weight) y = y * to(weight, d);
+    if (bias) y = y + to(bias, d);
+    r.y = to(y, d);
+    return r;
+}
+
+void note_layer_norm_backward(Backward& bw, const Tensor& grad, const Tensor& x, const Tensor& weight, const Tensor& mean_,
+                              const Tensor& rstd) {
+    GradMode off(false);
+    const DType d = x.dtype();
+    const int64_t start = x.dim() - 1;
+    const Dims last = {start};
+    const Tensor given = contiguous(to(grad, d)), g = to(given, DType::f32), wide = to(x, DType::f32);
+    const Tensor xhat = (mean_ ? wide - mean_ : wide) * rstd;
+    if (bw.needs(0)) {
+        const Tensor scaled = weight ? g * to(weight, d) : g;
+        Tensor inner = scaled - xhat * mean(scaled * xhat, last, true);
+        if (mean_) inner = inner - mean(scaled, last, true);
+        bw.set(0, to(inner * rstd, d));
+    }
+    if (bw.needs(1)) bw.set(1, sum(g * xhat, range(0, start), false, d));
+    if (bw.needs(2)) bw.set(2, sum(given, range(0, start), false, d));
+}
+
 LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weight, const Tensor& bias, double eps, bool centered) {
     const int64_t start = normalized_start(centered ? "LayerNormKernelImpl" : "RMSNormKernelImpl", x, shape, weight, bias);
     const int64_t n = product(shape), rows = x.numel() / (n ? n : 1);
     const DType d = x.dtype(), c = compute_dtype(d);
-    const Tensor in = kernel_input(x), w = kernel_input(weight, d), b = kernel_input(bias, d);
     Dims stat_sizes = x.sizes();
     for (int64_t i = start; i < x.dim(); i++) stat_sizes[i] = 1;
-    LayerResult r{empty(x.sizes(), d), centered ? empty(stat_sizes, c) : Tensor(), empty(stat_sizes, c)};
-    if (x.numel()) {
+    LayerResult r;
+    const bool noted = is_noted(x, start);
+    if (noted) r = note_layer_norm(x, weight, bias, eps, centered);
+    else r = {empty(x.sizes(), d), centered ? empty(stat_sizes, c) : Tensor(), empty(stat_sizes, c)};
+    if (x.numel() && !noted) {
+        const Tensor in = kernel_input(x), w = kernel_input(weight, d), b = kernel_input(bias, d);
         Unlocked unlocked(x.numel());
         kernels::norm().layer_norm(d, in.device_data(), pointer(w), pointer(b), r.y.device_data(), r.mean ? r.mean.device_data() : nullptr,
                                    r.rstd.device_data(), rows, n, eps);
@@ -96,8 +143,9 @@ LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weig
                        return;
                    }
                    const DType d = x.dtype();
-                   const Tensor grad = kernel_input(g, d), in = kernel_input(x), w = kernel_input(weight, d);
                    const Tensor mean = bw.saved(2), rstd = bw.saved(3);
+                   if (is_noted(x, start)) return note_layer_norm_backward(bw, g, x, weight, mean, rstd);
+                   const Tensor grad = kernel_input(g, d), in = kernel_input(x), w = kernel_input(weight, d);
                    const Dims shape(x.sizes().data() + start, x.dim() - start);
                    Tensor dx = bw.needs(0) ? empty(x.sizes(), d) : Tensor();
                    Tensor dw = bw.needs(1) ? empty(shape, d) : Tensor(), db = bw.needs(2) ? empty(shape, d) : Tensor();

@@ -305,6 +305,42 @@ with wisp.cuda.stream(wisp.cuda.Stream()):
 """
 
 
+# What lies between two products is one program: the end of one, dropout, the residual, a norm, casts; and so are its gradients, with
+# those of weights and biases, which are sums of rows.
+FUSED = """
+import wisp
+from wisp import nn
+F = nn.functional
+layer = nn.TransformerEncoderLayer(192, 3, 768, 0.1, "gelu", batch_first=True, norm_first=True).cuda()
+x = wisp.randn(4, 32, 192, device="cuda", requires_grad=True)
+def step():
+    layer.zero_grad()
+    with wisp.autocast("cuda", dtype=wisp.bfloat16):
+        y = layer(x)
+    y.sum().backward()
+wisp.compile(step)()
+told = wisp.compiler.explain(step)()
+found = ["·".join(p.operators) for p in told.programs]
+norm = "mean·sub·mul·mean·add·rsqrt·mul·mul·add·to bfloat16"
+assert found.count(norm) == 1 and found.count("dropout·add·" + norm) == 1 and found.count("gelu·dropout") == 1, found
+assert found.count("dropout·gelu'·sum of rows") == 1, found
+assert sum(f.count("sum of rows") == 3 and "mean" in f and f.endswith("add·to bfloat16·dropout·sum of rows") for f in found) == 1, found
+def chain(x, y, w):
+    x = x + F.dropout(y, 0.1)
+    return F.rms_norm(x, (192,), w)
+told = wisp.compiler.explain(chain)(x.detach(), x.detach() * 2, wisp.ones(192, device="cuda"))
+assert [p.operators for p in told.programs] == [["dropout", "add", "mul", "mean", "add", "rsqrt", "mul", "mul"]], told
+def apart(x, y):  # two sums that one operator joins
+    return (x * 2 + 1) * (y - 3).exp()
+assert len(wisp.compiler.explain(apart)(x.detach(), x.detach() + 1).programs) == 1
+def columns(x):
+    y = x * 2
+    return y, y.sum((0, 1)), y.sum((0, 1)) * 3 + y
+told = wisp.compiler.explain(columns)(x.detach())
+assert [p.operators for p in told.programs] == [["mul", "sum of rows", "sum of rows"], ["mul"], ["add"]], told
+"""
+
+
 # Calls of a list are one launch unless one writes what another reads or writes.
 LISTS = """
 import ctypes, os, wisp
@@ -324,7 +360,9 @@ for i, (ours, theirs, expected) in enumerate(cases):
 """
 
 
-@pytest.mark.parametrize("program", ["DEVICES", "MEMORY", "STREAMS", "FORKED", "TRAINING", "LIBRARIES", "LAUNCHES", "LISTS", "REPLAYS"])
+@pytest.mark.parametrize(
+    "program", ["DEVICES", "MEMORY", "STREAMS", "FORKED", "TRAINING", "LIBRARIES", "LAUNCHES", "LISTS", "REPLAYS", "FUSED"]
+)
 def test_programs(stand_in, program):
     stand_in.run("-c", globals()[program])
 

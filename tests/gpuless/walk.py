@@ -187,6 +187,9 @@ def fused():
         lambda x: F.leaky_relu(x * wisp.tensor(2.0, device="cpu"), 0.1) + (x > 0).sum(-1, keepdim=True),
         lambda x: (x.to(wisp.complex64) * 2j).abs() + x.long() % 3,
         lambda x: ((x - x.mean(-1, keepdim=True)).square().mean(-1, keepdim=True) + 1e-5).rsqrt() * x,
+        lambda x: x + F.dropout(F.gelu(x), 0.1),
+        lambda x: x * 2 + F.dropout(F.layer_norm(x, x.shape[-1:], x[0], x[1]), 0.1),
+        lambda x: x * 2 + F.rms_norm(F.dropout(x, 0.1), x.shape[-1:], x[0]),
     ]
     for dtype in (wisp.float32, wisp.bfloat16):
         for f in functions:

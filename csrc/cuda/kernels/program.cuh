@@ -1,5 +1,6 @@
 // What the text of a fused program (see ../program.cpp, which writes it) is built on.
 #include "cuda/kernels/numbers.cuh"
+#include "cuda/kernels/philox.cuh"
 
 namespace wisp {
 
@@ -33,18 +34,74 @@ struct Largest {
     template <class T> static WISP_INLINE T join(T a, T b) { return rows::larger(a, b); }
 };
 
-// One value of all threads of the block, in a fixed order; all threads get it.
-template <class Fold, int Warps, class T> WISP_INLINE T over_block(T x) {
-    __shared__ T parts[Warps];
+// One value of all threads of the block, in a fixed order: that of a warp, which goes into shared memory, and that of all of them.
+template <class Fold, class T> WISP_INLINE void over_warp(T x, T* parts) {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) x = Fold::join(x, __shfl_xor_sync(~0u, x, step));
-    __syncthreads();
     if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
-    __syncthreads();
-    x = parts[0];
+}
+template <class Fold, int Warps, class T> WISP_INLINE T over_warps(const T* parts) {
+    T x = parts[0];
 #pragma unroll
     for (int w = 1; w < Warps; w++) x = Fold::join(x, parts[w]);
     return x;
+}
+
+// Which of V neighbours from element `first` on dropout keeps, as bits: number i of the draw is word i % 64 / 16 of Philox block
+// i / 64 * 16 + i % 16 (see random.cuh). In a captured graph a cell of memory says how the draw is moved on.
+WISP_INLINE Draw draw_of(const kernels::Param* p) {
+    const uint64_t* moved = reinterpret_cast<const uint64_t*>(p[3].integer);
+    const uint64_t seed = uint64_t(p[0].integer), offset = uint64_t(p[1].integer);
+    return moved ? Draw{seed ^ moved[0], offset + moved[1], nullptr} : Draw{seed, offset, nullptr};
+}
+template <int V> WISP_INLINE unsigned kept_of(uint64_t first, const kernels::Param* p) {
+    const Draw draw = draw_of(p);
+    unsigned bits = 0;
+    for (int k = 0; k < V; k++) {
+        const uint64_t i = first + k;
+        const unsigned word = unsigned(i % 64 / 16);
+        const Words w = philox(draw.seed, draw.offset, i / 64 * 16 + i % 16);
+        const uint32_t x = word == 0 ? w.at[0] : word == 1 ? w.at[1] : word == 2 ? w.at[2] : w.at[3];
+        bits |= unsigned(uint64_t(x) < uint64_t(p[2].integer)) << k;
+    }
+    return bits;
+}
+// The same where the threads of a warp, all of them, have 32 V neighbours from a multiple of 64 on, and make each block once: those of 64
+// elements belong to the 64 / V threads that have them.
+template <int V> WISP_INLINE unsigned kept_of_warp(uint64_t first, const kernels::Param* p) {
+    constexpr unsigned group = 64 / V, own = V / 4;  // threads; blocks of one
+    const Draw draw = draw_of(p);
+    const unsigned lane = threadIdx.x % 32, place = lane % group, word = place * V / 16, part = place % (16 / V);
+    unsigned bits = 0;
+#pragma unroll
+    for (unsigned b = 0; b < own; b++) {
+        const Words w = philox(draw.seed, draw.offset, first / 64 * 16 + b * group + place);
+#pragma unroll
+        for (unsigned e = 0; e < 4; e++) {
+            const unsigned all = __ballot_sync(~0u, uint64_t(w.at[e]) < uint64_t(p[2].integer)) >> (lane - place);
+            // Mine are V blocks from part * V on.
+            if (e == word && b == part * V / group) bits = all >> (part * V % group);
+        }
+    }
+    return bits;
+}
+
+// The ends of sums of rows: 32 columns a block, 32 threads along the parts; blockIdx.y says which sum.
+template <class T> __global__ void __launch_bounds__(1024) program_columns(const Columns columns, int64_t parts, int64_t n) {
+    using C = compute<T>;
+    __shared__ C sums[32][33];
+    const int64_t i = int64_t(blockIdx.x) * 32 + threadIdx.x;
+    const C* from = reinterpret_cast<const C*>(columns.parts[blockIdx.y]);
+    C total = 0;
+    if (i < n)
+        for (int64_t s = threadIdx.y; s < parts; s += 32) total += from[s * n + i];
+    sums[threadIdx.y][threadIdx.x] = total;
+    __syncthreads();
+    total = sums[threadIdx.x][threadIdx.y];  // a warp now has a column
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(~0u, total, step);
+    const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.y;
+    if (threadIdx.x == 0 && column < n) reinterpret_cast<T*>(columns.out[blockIdx.y])[column] = convert<T>(total);
 }
 
 }  // namespace wisp

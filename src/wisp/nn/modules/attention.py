@@ -140,20 +140,55 @@ def multi_head_attention_forward(
     Without a batch the inputs are (L, E) and (S, E). Returns the output and, if `need_weights`, the attention
     weights (N, L, S), else None.
     """
+    return _project_and_attend(**locals())
+
+
+def _project_and_attend(
+    query,
+    key,
+    value,
+    embed_dim_to_check,
+    num_heads,
+    in_proj_weight,
+    in_proj_bias,
+    bias_k,
+    bias_v,
+    add_zero_attn,
+    dropout_p,
+    out_proj_weight,
+    out_proj_bias,
+    training,
+    key_padding_mask,
+    need_weights,
+    attn_mask,
+    use_separate_proj_weight,
+    q_proj_weight,
+    k_proj_weight,
+    v_proj_weight,
+    static_k=None,
+    static_v=None,
+    average_attn_weights=True,
+    is_causal=False,
+    batch_first=False,
+):
+    """`multi_head_attention_forward`; with `batch_first` of query (N, L, E), which no product has to reorder then, and others alike."""
     _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
     batched = query.dim() == 3
     if not batched:
+        batch_first = False
         same_key, same_value = key is query, value is key
         query = query.unsqueeze(1)
         key = query if same_key else key.unsqueeze(1)
         value = key if same_value else value.unsqueeze(1)
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
 
-    target, batch, embed_dim = query.shape
-    source = key.shape[0]
-    _check_sizes(key, value, embed_dim, embed_dim_to_check, num_heads, use_separate_proj_weight)
+    along, across = (1, 0) if batch_first else (0, 1)  # the dimensions of positions and of the batch
+    target, batch, embed_dim = query.shape[along], query.shape[across], query.shape[2]
+    source = key.shape[along]
+    in_turn = (key.transpose(0, 1), value.transpose(0, 1)) if batch_first and key is not value else (key, value)
+    _check_sizes(*in_turn, embed_dim, embed_dim_to_check, num_heads, use_separate_proj_weight)
     head_dim = embed_dim // num_heads
     if use_separate_proj_weight:
         biases = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
@@ -173,11 +208,12 @@ def multi_head_attention_forward(
         for given, what in ((static_k, "key"), (static_v, "value")):
             if given is not None:
                 raise AssertionError(f"bias cannot be added to static {what}.")
-        k = wisp.cat([k, bias_k.expand(1, batch, embed_dim)])
-        v = wisp.cat([v, bias_v.expand(1, batch, embed_dim)])
+        size = (batch, 1, embed_dim) if batch_first else (1, batch, embed_dim)
+        k = wisp.cat([k, bias_k.expand(size)], along)
+        v = wisp.cat([v, bias_v.expand(size)], along)
         extra += 1
 
-    q, k, v = (x.reshape(x.shape[0], batch, num_heads, head_dim).permute(1, 2, 0, 3) for x in (q, k, v))
+    q, k, v = (x.reshape(x.shape[0], x.shape[1], num_heads, head_dim).permute(across, 2, along, 3) for x in (q, k, v))
     if static_k is not None:
         k = static_k.reshape(batch, num_heads, -1, head_dim)
     if static_v is not None:
@@ -201,7 +237,10 @@ def multi_head_attention_forward(
     else:
         output, weights = F.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, only_causal), None
 
-    output = output.permute(2, 0, 1, 3).reshape(target, batch, embed_dim)
+    if batch_first:
+        output = output.transpose(1, 2).reshape(batch, target, embed_dim)
+    else:
+        output = output.permute(2, 0, 1, 3).reshape(target, batch, embed_dim)
     output = F.linear(output, out_proj_weight, out_proj_bias)
     if weights is not None and average_attn_weights:
         weights = weights.mean(dim=1)
@@ -286,13 +325,7 @@ class MultiheadAttention(Module):
     ):
         if query.is_nested or key.is_nested or value.is_nested:
             return self._attend_nested(query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights)
-        transposed = self.batch_first and query.dim() == 3
-        if transposed:  # equal inputs stay equal, so that they share one projection
-            same_key, same_value = key is query, value is key
-            query = query.transpose(0, 1)
-            key = query if same_key else key.transpose(0, 1)
-            value = key if same_value else value.transpose(0, 1)
-        output, weights = multi_head_attention_forward(
+        return _project_and_attend(
             query,
             key,
             value,
@@ -316,8 +349,8 @@ class MultiheadAttention(Module):
             v_proj_weight=self.v_proj_weight,
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
+            batch_first=self.batch_first,
         )
-        return (output.transpose(0, 1) if transposed else output), weights
 
     def _attend_nested(self, query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights):
         """Sequences of several lengths attend to themselves: padded, with the padding masked, and cut again."""

@@ -215,8 +215,8 @@ Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool le
     for (int64_t i = 0; i < order.numel(); i++)
         if (order.data<int32_t>()[i] < 1 || order.data<int32_t>()[i] > lu.size(-1))
             throw RuntimeError(
-                "Pivots given to lu_solve must all be greater or equal to 1 and at most the size of "
-                "the matrix. Did you properly pass the result of lu_factor?");
+                "Pivots given to lu_solve must all be greater or equal to 1 and smaller or equal to LU.size(-2). Did you properly pass the "
+                "result of lu_factor?");
     Tensor x = lu_solve_values(lu, pivots, b, left, adjoint_);
     if (needs_grad(lu, b))
         record(x, "LinalgLuSolveBackward0", {lu, b}, {lu, pivots, x}, [left, adjoint_](Backward& bw) {
@@ -493,7 +493,8 @@ static Tensor ldl_solve(const Tensor& ld, const Tensor& pivots, const Tensor& b,
     const Tensor factors = column_major_packed(batched(ld, batch)), order = contiguous(expanded(alias(pivots), with(batch, {ld.size(-1)})));
     for (int64_t i = 0; i < order.numel() && !order.is_cuda(); i++)  // the GPU's kernel looks itself
         if (const int32_t p = std::abs(order.data<int32_t>()[i]); p < 1 || p > ld.size(-1))
-            throw RuntimeError(name, ": pivots must come from ldl_factor, got ", int64_t(order.data<int32_t>()[i]));
+            throw RuntimeError(name, ": pivots must come from ldl_factor, |pivot| >= 1 and |pivot| <= LD.size(-2), got ",
+                               int64_t(order.data<int32_t>()[i]));
     Tensor x = column_major_copy(batched(b, batch));
     if (x.numel()) {
         const auto& lapack = kernels::lapack(x.dtype());

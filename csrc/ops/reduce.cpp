@@ -693,6 +693,7 @@ static const Operators operators = {
     {"linalg.vector_norm(Tensor x, Number ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? "
      "out=None)",
      [](const Tensor& x, Scalar p, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
+         if (p.is_complex()) throw RuntimeError("linalg.vector_norm: Expected a non-complex scalar as the order of norm.");
          return vector_norm(x, p.to_double(), dim, keepdim, dtype);
      },
      by_complex64 | function | reduces | cuda_float32,

@@ -133,7 +133,7 @@ void measure(PyObject* o, int64_t depth, Shape& shape, bool first) {
     if (is_sparse(o)) refuse_sparse("the data of a tensor");
     if (is_tensor(o) || (!PyList_Check(o) && !PyTuple_Check(o) && is_array(o))) {
         Tensor t = is_tensor(o) ? as_tensor(o) : from_buffer(o);
-        if (first) {
+        if (first && !(depth && is_tensor(o) && t.numel() == 1)) {  // within a sequence a tensor of one element is a number
             for (int64_t s : t.sizes()) shape.sizes.push_back(s);
             product(shape.sizes);  // refuses what can't be addressed before it is looked through
         }
@@ -162,7 +162,8 @@ void measure(PyObject* o, int64_t depth, Shape& shape, bool first) {
 char* fill(PyObject* o, const Shape& shape, int64_t depth, char* out) {
     if (is_tensor(o) || (!PyList_Check(o) && !PyTuple_Check(o) && is_array(o))) {
         Tensor t = is_tensor(o) ? as_tensor(o) : from_buffer(o);
-        for (int64_t i = 0; i < t.dim() || depth + i < shape.sizes.size(); i++)
+        const bool number = depth && is_tensor(o) && t.numel() == 1 && depth == shape.sizes.size();
+        for (int64_t i = 0; !number && (i < t.dim() || depth + i < shape.sizes.size()); i++)
             if (i >= t.dim() || depth + i >= shape.sizes.size() || t.size(i) != shape.sizes[depth + i])
                 throw ValueError("expected sequence of length ", depth + i < shape.sizes.size() ? shape.sizes[depth + i] : 0, " at dim ",
                                  depth + i, " (got ", i < t.dim() ? t.size(i) : 0, "): an element of shape ", t.sizes(),

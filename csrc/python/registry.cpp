@@ -143,7 +143,8 @@ void copy_out(const Tensor& out, const Tensor& result, const char* name, bool ex
     if (!any && ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean)))
         throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name,
                            ", out=): Expected out tensor to have dtype ", r, ", but got ", o == DType::i32 ? "int" : name_of(o),
-                           " instead");
+                           " instead: Expected result to be safely castable from ", type_name(r), " dtype, but got result with dtype ",
+                           type_name(o));
     check_same_device(name, out, result);
     check_inplace(out, name, false);
     resize_out(out, result, name);

@@ -1,8 +1,10 @@
 """Composites of reductions: norms, histograms, and what PyTorch writes in Python too."""
 
 import math
+import warnings
 
 from wisp import _core, return_types
+from wisp._tensor import TYPE_NAMES
 
 _range = range  # some functions have a parameter of that name
 
@@ -18,8 +20,18 @@ def into(out, result):
     if out is None:
         return result
     if out.dtype != result.dtype and not _core.can_cast(result.dtype, out.dtype):
-        raise RuntimeError(f"result type {result.dtype} can't be cast to the desired output type {out.dtype}")
+        kinds = TYPE_NAMES.get(result.dtype), TYPE_NAMES.get(out.dtype)
+        raise RuntimeError(
+            "result type {0} can't be cast to the desired output type {1}: Expected result to be safely castable from {0} dtype, but "
+            "got result with dtype {1}".format(*kinds)
+        )
     if out.shape != result.shape:
+        if out.numel():
+            warnings.warn(
+                "An output with one or more elements was resized since it had shape "
+                f"{list(out.shape)}, which does not match the required output shape {list(result.shape)}. Call out.resize_(0) before.",
+                stacklevel=3,
+            )
         out.resize_(result.shape)
     return out.copy_(result.detach())
 

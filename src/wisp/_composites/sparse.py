@@ -5,8 +5,10 @@ from wisp._core import strided
 
 def to_sparse(self, sparse_dim=None, *, layout=None, blocksize=None, dense_dim=None):
     """The tensor's elements that are not zero, as a sparse tensor; with `sparse_dim`, slices of the other dimensions."""
-    from wisp.sparse import _from_dense
+    from wisp.sparse import SparseTensor, _from_dense
 
+    if isinstance(self, SparseTensor):  # Tensor.to_sparse(x)
+        return self.to_sparse(sparse_dim, layout=layout, blocksize=blocksize, dense_dim=dense_dim)
     return _from_dense(self, sparse_dim, layout, blocksize, dense_dim)
 
 

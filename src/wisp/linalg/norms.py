@@ -40,7 +40,8 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
         result = values.sum(-1) if ord == "nuc" else _largest(values, -1) if ord > 0 else values.amin(-1)
         return into(out, _unsqueezed(result, dim, A.dim()) if keepdim else result)
     if isinstance(ord, str) or abs(ord) not in (1, math.inf):
-        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+        expected = " Expected a non-complex scalar as the order of norm." if isinstance(ord, complex) else ""
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.{expected}")
     rows, columns = dim[0] % A.dim(), dim[1] % A.dim()
     if abs(ord) == math.inf:
         rows, columns = columns, rows

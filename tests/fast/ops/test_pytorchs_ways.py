@@ -375,3 +375,36 @@ def test_group_norm_keeps_the_digits_of_its_weights():
 def test_one_entry_is_coalesced():
     assert wisp.sparse_coo_tensor([[0], [1]], [1.0], (2, 2)).is_coalesced()
     assert not wisp.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (2, 2)).is_coalesced()
+
+
+def test_tensors_of_one_element_are_numbers_within_data():
+    assert wisp.tensor([wisp.ones(1), wisp.zeros(1, 1), 2.0]).tolist() == [1.0, 0.0, 2.0]
+    assert wisp.tensor([[wisp.tensor(1), 2]]).shape == (1, 2) and wisp.tensor(wisp.ones(1, 1)).shape == (1, 1)
+    assert wisp.tensor([np.ones(1)]).shape == (1, 1)
+    with pytest.raises((TypeError, ValueError)):
+        wisp.tensor([wisp.ones(1), [1.0]])
+
+
+def test_softmax_of_meta_tensors_has_their_shape():
+    x = wisp.empty(2, 3, device="meta", requires_grad=True)
+    for f in (wisp.softmax, wisp.log_softmax):
+        y = f(x, 1)
+        (gradient,) = wisp.autograd.grad(y.sum(), x)
+        assert y.shape == gradient.shape == (2, 3) and y.device.type == gradient.device.type == "meta"
+
+
+def test_results_that_do_not_fit_are_told():
+    with pytest.warns(UserWarning, match="was resized"):
+        wisp.linalg.cond(wisp.eye(2), out=wisp.empty(2))
+    with pytest.raises(RuntimeError, match="but got result with dtype Bool"):
+        wisp.linalg.matrix_rank(wisp.eye(2), out=wisp.empty(0, dtype=wisp.bool))
+    with pytest.raises(RuntimeError, match="but got result with dtype Int"):
+        wisp.cholesky_inverse(wisp.eye(2), out=wisp.empty(0, dtype=wisp.int32))
+    for f in (wisp.linalg.vector_norm, wisp.linalg.matrix_norm):
+        with pytest.raises(RuntimeError, match="non-complex scalar"):
+            f(wisp.eye(2), 1 + 2j)
+
+
+def test_methods_of_tensor_take_sparse_tensors():
+    x = wisp.eye(2).to_sparse()
+    assert wisp.Tensor.to_sparse(x).to_dense().equal(wisp.eye(2)) and wisp.Tensor.to_sparse_csr(x).layout is wisp.sparse_csr

@@ -87,7 +87,7 @@ def test_meta():
     x = wisp.empty(1000, 1000, device="meta")
     y = (x @ x.T + 1).relu().sum(0)
     assert y.device.type == "meta" and y.shape == (1000,) and y.is_meta
-    for read in (y.tolist, y.sum().item, lambda: y.softmax(0)):
+    for read in (y.tolist, y.sum().item, lambda: y.cumsum(0)):
         with pytest.raises(NotImplementedError, match="meta"):
             read()
     with pytest.raises(TypeError, match="meta"):

@@ -95,6 +95,9 @@ def __getattr__(name):
         value = getattr(_importlib.import_module("wisp." + _LAZY[name]), name)
         globals()[name] = value
         return value
+    if name == "__all__":  # made when asked for, as it needs no list of its own
+        names = (n for n in __dir__() if not n.startswith("_") and n not in _SUBMODULES)
+        return [n for n in names if not isinstance(globals().get(n), type(_os))]
     raise AttributeError(f"module 'wisp' has no attribute {name!r}")
 
 

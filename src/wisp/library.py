@@ -84,6 +84,8 @@ class CustomOpDef:
         setattr(getattr(ops, namespace), name, packet)
         self._opoverload = packet.default
         _defined[self._qualname] = self
+        for types, given in _waiting.pop(self._qualname, ()):
+            impl(self._qualname, types, given)
 
     def _kernel(self, tensors):
         kind = next((t.device.type for t in tensors), None)
@@ -242,7 +244,7 @@ def _autograd_function(op):
     return Defined
 
 
-_defined = {}
+_defined, _waiting = {}, {}  # operators by their names; what was registered for names that are defined later
 
 
 def _split(name):
@@ -322,7 +324,10 @@ _KEYS = {
 
 
 def impl(qualname, types, func=None, *, lib=None):
-    """Set the function of an operator for devices ("cpu", "cuda", "default")."""
+    """Set the function of an operator for devices ("cpu", "cuda", "default"); also as `impl(library, name, key)`."""
+    if isinstance(qualname, Library):
+        library, name, key = qualname, types, func or ""
+        return lambda function: (library.impl(name, function, key), function)[1]
 
     def register(function):
         op = _find(qualname)
@@ -448,9 +453,13 @@ class Library:
         name = op_name if isinstance(op_name, str) else op_name.overloadpacket.__name__
         name = name if "::" in name else f"{self.ns}::{name}"
         namespace, short = _split(name)
-        if f"{namespace}::{short}" not in _defined:
+        key = dispatch_key or self.dispatch_key or "default"
+        if f"{namespace}::{short}" in _defined:
+            impl(name, key, fn)
+        elif namespace in ("aten", "prims", "wisp"):
             raise NotImplementedError(f"Library.impl({name!r}): operators of Wisp itself cannot be replaced; define one of your own")
-        impl(name, dispatch_key or self.dispatch_key or "default", fn)
+        else:  # another library may define it later
+            _waiting.setdefault(f"{namespace}::{short}", []).append((key, fn))
 
     def _destroy(self):
         for name in self._names:

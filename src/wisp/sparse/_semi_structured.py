@@ -18,7 +18,7 @@ __all__ = [
 class SparseSemiStructuredTensor(_core.Tensor):
     """A matrix of which two in four are kept. `to_sparse_semi_structured` makes one; products with it differentiate in the other factor."""
 
-    BACKEND = "wisp"
+    BACKEND, _DEFAULT_ALG_ID = "wisp", 0
     _stays_itself = True  # as a Parameter
 
     def __new__(

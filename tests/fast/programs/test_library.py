@@ -447,3 +447,29 @@ def test_functions_show_themselves_as_pytorch_s_do():
     """backpack finds the calls of a graph that it replaces by the text of their targets."""
     assert str(wisp.flatten).startswith("<built-in method flatten of type object at 0x")
     assert str(wisp.nn.functional.gelu) == "<built-in function gelu>"
+
+
+def test_functions_are_kept_for_an_operator_that_is_defined_later():
+    users = wisp.library.Library("lib_later", "IMPL")
+
+    @wisp.library.impl(users, "grow", "Meta")
+    def shape(x):
+        return x.new_empty(2 * len(x))
+
+    @wisp.library.impl(users, "grow", "CPU")
+    def grow(x):
+        return wisp.cat([x, x])
+
+    assert grow(wisp.ones(1)).tolist() == [1, 1]  # the function itself stays
+    wisp.library.Library("lib_later", "FRAGMENT").define("grow(Tensor x) -> Tensor")
+    assert wisp.ops.lib_later.grow(wisp.ones(1)).tolist() == [1, 1]
+    assert wisp.ops.lib_later.grow(wisp.ones(3, device="meta")).shape == (6,)
+
+
+def test_all_public_names_are_listed():
+    names = wisp.__all__
+    assert {"add", "Tensor", "float32", "manual_seed", "pi", "no_grad", "vmap"} <= set(names) and all(hasattr(wisp, name) for name in names)
+    assert not any(name.startswith("_") or name == "optim" for name in names)
+    into = {}
+    exec("from wisp import *", into)
+    assert into["zeros"](2).tolist() == [0, 0]

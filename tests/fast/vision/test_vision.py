@@ -364,3 +364,23 @@ def test_deformable_convolution():
         ops.deform_conv2d(x, still[:, :35], weight)
     layer = ops.DeformConv2d(4, 6, 3, stride=2, padding=1, groups=2).double()
     assert layer(x, still).shape == (2, 6, 4, 3) and "kernel_size=(3, 3)" in repr(layer)
+
+
+def test_a_feature_extractor_has_the_steps_of_the_model_and_no_more():
+    from wisp.vision.models.feature_extraction import create_feature_extractor, get_graph_node_names
+
+    model = models.resnet18().eval()
+    names = get_graph_node_names(model)[1]
+    assert names[:3] == ["x", "conv1", "bn1"] and names[-4:] == ["layer4.1.relu_1", "avgpool", "flatten", "fc"]
+    part = create_feature_extractor(model, {"layer3.1.conv2": "b", "layer1": "a", "layer1.1.relu_1": "c"})
+    assert part.conv1.weight is model.conv1.weight and not any(key.startswith(("layer4", "fc")) for key in part.state_dict())
+    x = wisp.rand(1, 3, 32, 32)
+    found = part(x)
+    assert list(found) == ["a", "c", "b"] and wisp.equal(found["a"], found["c"])
+    assert wisp.equal(found["a"], model.layer1(model.maxpool(model.relu(model.bn1(model.conv1(x))))))
+    mean = part.bn1.running_mean.clone()
+    part.train()(x)  # layer4, whose statistics of one value are none, does not run
+    assert not wisp.equal(part.bn1.running_mean, mean)
+    assert list(create_feature_extractor(model, ["flatten"])(x)) == ["flatten"]
+    with pytest.raises(ValueError, match="no node 'layer9'"):
+        create_feature_extractor(model, ["layer9"])

@@ -10,7 +10,15 @@ import urllib.parse
 import urllib.request
 import zipfile
 
-__all__ = ["calculate_md5", "check_integrity", "check_md5", "download_and_extract_archive", "download_url", "extract_archive"]
+__all__ = [
+    "calculate_md5",
+    "check_integrity",
+    "check_md5",
+    "download_and_extract_archive",
+    "download_file_from_google_drive",
+    "download_url",
+    "extract_archive",
+]
 
 
 def calculate_md5(fpath, chunk_size=1024 * 1024):
@@ -50,6 +58,12 @@ def download_url(url, root, filename=None, md5=None, max_redirect_hops=3):
         raise RuntimeError(
             f"{path} is not the file that was expected: its MD5 sum is {calculate_md5(path)}, not {md5}. Remove it and try again."
         )
+
+
+def download_file_from_google_drive(file_id, root, filename=None, md5=None):
+    """Download a file of Google Drive that anyone may read into a folder, unless it is there."""
+    url = f"https://drive.usercontent.google.com/download?id={urllib.parse.quote(file_id)}&export=download&confirm=t"
+    download_url(url, root, filename or file_id, md5)
 
 
 def _inside(folder, name):

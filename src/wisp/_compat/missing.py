@@ -5,7 +5,7 @@ import os
 import sys
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_QUANTIZATION = "There are quantized tensors, fake quantization, quantize_dynamic and fuse_modules; else use halves for smaller weights."
+_QUANTIZATION = "torch.ao.quantization has prepare, prepare_qat, convert and quantize_dynamic; not its modes for graphs."
 # what Wisp does not have on purpose, and what to do instead
 ADVICE = {
     "torch.onnx": "torch.onnx has export; translations of a program's own and the symbolic functions of opsets are not there.",
@@ -15,7 +15,7 @@ ADVICE = {
     "torch.package": "Save the state_dict with torch.save and ship the source beside it.",
     "torchvision.models.detection": "There are Faster, Mask and Keypoint R-CNN and RetinaNet; SSD and FCOS are not there yet.",
     "torchvision.models.video": "Video models are not there yet.",
-    "torchvision.models.quantization": "There are no modules in integers: use the float model of the same name.",
+    "torchvision.models.quantization": "Quantize the float model of the same name with torch.ao.quantization.",
 }
 
 

@@ -7,7 +7,7 @@ _DECORATOR = Answer("The decorator itself: what is decorated stays as it is.", N
 
 _REASONS = {
     "_": "Wisp has no compiler or exporter whose parts could be called",
-    "ao": "Wisp has no integer kernels for activations: use quantize_dynamic, or bfloat16",
+    "ao": "Wisp quantizes models layer by layer (prepare, prepare_qat, convert), not by graphs",
     "cuda": "Wisp has no notes in the graphs of CUDA",
     "distributed": "Wisp has no such part: use DistributedDataParallel, fully_shard or the collectives of torch.distributed",
     "export": "Wisp has no exporter whose parts could be called",

@@ -5,6 +5,7 @@ They keep the integers, can be reshaped, and give the numbers they stand for wit
 
 import wisp
 from wisp import _core
+from wisp.utils._pytree import tree_flatten, tree_map
 
 __all__ = "dequantize int_repr q_scale q_zero_point qscheme quantize_per_channel quantize_per_tensor".split()
 
@@ -29,6 +30,21 @@ _INTEGERS = {"qint8": "int8", "quint8": "uint8", "qint32": "int32"}
 _KEEP_SCALE = set("clone detach contiguous view reshape flatten squeeze unsqueeze permute transpose t __getitem__ select narrow".split())
 
 
+# computed with the numbers; the result has the scale of the first input, which holds all of its numbers
+_SAME_RANGE = set(
+    """relu relu_ relu6 hardtanh hardtanh_ clamp clip max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d
+    adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d mean cat concat interpolate pad dropout
+    upsample pixel_shuffle pixel_unshuffle channel_shuffle stack flip roll expand repeat unfold max min sort""".split()
+)
+_FIXED_RANGE = {
+    "sigmoid": (1 / 256, 0),
+    "sigmoid_": (1 / 256, 0),
+    "tanh": (2 / 256, 128),
+    "tanh_": (2 / 256, 128),
+    "hardsigmoid": (1 / 256, 0),
+}
+
+
 class QuantizedTensor(_core.Tensor):
     """Integers that stand for `(integer - zero_point) * scale`. Make one with `wisp.quantize_per_tensor`."""
 
@@ -46,6 +62,8 @@ class QuantizedTensor(_core.Tensor):
                 return _make(func(args[0]._integers, *args[1:], **kwargs), *args[0]._law())
             if name in ("clone", "detach", "contiguous"):
                 return _make(func(args[0]._integers, *args[1:], **kwargs), *args[0]._law())
+            if name in _SAME_RANGE or name in _FIXED_RANGE:
+                return _by_numbers(func, args, kwargs)
             if name == "equal":
                 a, b = args
                 same = isinstance(a, QuantizedTensor) and isinstance(b, QuantizedTensor) and a._dtype is b._dtype
@@ -111,6 +129,20 @@ class QuantizedTensor(_core.Tensor):
         return (
             f"{repr(self.dequantize())[:-1]}, size={tuple(self.shape)}, dtype={self._dtype}, quantization_scheme={self.qscheme()}, {law})"
         )
+
+
+def _by_numbers(func, args, kwargs):
+    (first, *_), tree = tree_flatten((args, kwargs))
+    if not isinstance(first, QuantizedTensor) or first._axis is not None:
+        raise NotImplementedError(f"{func.__name__}: takes quantised tensors with one scale for all; use x.dequantize()")
+    args, kwargs = tree_map(lambda x: x.dequantize() if isinstance(x, QuantizedTensor) else x, (args, kwargs))
+    name = func.__name__
+    scale, zero_point = _FIXED_RANGE.get(name, (first._scale, first._zero_point))
+    results = func(*args, **kwargs)
+    return tree_map(
+        lambda x: quantize_per_tensor(x, scale, zero_point, first._dtype) if isinstance(x, _core.Tensor) and x.is_floating_point() else x,
+        results,
+    )
 
 
 def _make(integers, scale, zero_point, dtype, axis):

@@ -1,1 +1,1 @@
-"""`torch.ao`: quantization, as far as it goes without quantized tensors."""
+"""`torch.ao`: quantization."""

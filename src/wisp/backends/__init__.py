@@ -145,7 +145,12 @@ mkldnn = _module(
 )
 openmp = _module("openmp", "OpenMP: not used, Wisp has its own threads.", is_available=_no)
 opt_einsum = _module("opt_einsum", "The order of contractions in einsum.", is_available=_no, enabled=True, strategy="auto")
-quantized = _module("quantized", "Quantized kernels: none.", engine="none", supported_engines=["none"])
+quantized = _module(
+    "quantized",
+    "For which library's habits quantization chooses its settings; Wisp computes the same way for all.",
+    engine="x86",
+    supported_engines=["qnnpack", "none", "onednn", "x86", "fbgemm"],
+)
 xnnpack = _module("xnnpack", "XNNPACK: not used.", enabled=False)
 cusparselt = _module("cusparselt", "cuSPARSELt: not used.", is_available=_no, version=_version)
 nnpack = _module("nnpack", "NNPACK: not used.", is_available=_no, set_flags=lambda enabled: (False,), flags=_context)

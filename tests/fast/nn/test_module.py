@@ -439,3 +439,33 @@ def test_conversions_can_swap_parameters():
     layer = nn.Linear(2, 3, device="meta")
     weight = layer.weight
     assert layer.to_empty(device="cpu").weight is not weight
+
+
+class _SetsItsDict(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.scale = nn.Linear(2, 2), nn.Parameter(wisp.ones(1))
+
+    def __getstate__(self):
+        return self.__dict__
+
+    def __setstate__(self, state):
+        self.__dict__ = state
+
+
+def _by_hand(module):
+    made = module.__class__.__new__(module.__class__)
+    made.__dict__.update({name: dict(value) if name == "_modules" else value for name, value in vars(module).items()})
+    return made
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, _by_hand, lambda m: pickle.loads(pickle.dumps(m))])
+def test_members_of_a_copy_whose_dict_was_set_by_hand_are_its_attributes(copied):
+    """gpytorch's kernels restore themselves so, then replace their parts."""
+    made, other = copied(_SetsItsDict()), nn.Linear(2, 3)
+    made.layer = other
+    made._parameters["scale"] = new = nn.Parameter(wisp.zeros(1))
+    assert made.layer is other and made.scale is new and made._modules["layer"] is other
+    assert made.double().layer.weight.dtype is wisp.float64 and made.scale is made._parameters["scale"]
+    del made.layer
+    assert not hasattr(made, "layer") and "layer" not in made._modules

@@ -1,5 +1,6 @@
 """Module, the base class of all layers and models."""
 
+import functools
 import inspect
 import warnings
 import weakref
@@ -144,6 +145,16 @@ def _swapped(param, changed, old_grad, grad):
     return True
 
 
+def _then_own_registries(set_state):
+    @functools.wraps(set_state)
+    def __setstate__(self, state):
+        set_state(self, state)
+        if "_modules" in self.__dict__:
+            self._own_registries()
+
+    return __setstate__
+
+
 class Module(Hooks, State, _ModuleBase):
     """The base class of layers and models: owns parameters, buffers and other modules, and is called like a function.
 
@@ -181,6 +192,11 @@ class Module(Hooks, State, _ModuleBase):
         state["_modules"] = Registry(owner)
         if self.call_super_init:
             super().__init__(*args, **kwargs)
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        if "__setstate__" in vars(cls):  # it may set the whole `__dict__`
+            cls.__setstate__ = _then_own_registries(cls.__setstate__)
 
     forward = _forward_unimplemented
 
@@ -248,6 +264,7 @@ class Module(Hooks, State, _ModuleBase):
         state = self.__dict__
         for registry in _REGISTRIES:
             if name in state.get(registry, ()):
+                self._own_registries()
                 del state[registry][name]
                 state["_non_persistent_buffers_set"].discard(name)
                 return
@@ -266,7 +283,16 @@ class Module(Hooks, State, _ModuleBase):
         for hook in hooks.values():
             changed = hook(self, name, value)
             value = value if changed is None else changed
+        self._own_registries()
         self.__dict__[registry][name] = value
+
+    def _own_registries(self):
+        """Make registries of this module of dictionaries that came with a `__dict__` set by hand: others would change no attribute here."""
+        state = self.__dict__
+        for name in _REGISTRIES:
+            entries = state.get(name, ())
+            if type(entries) is not Registry or entries.owner() is not self:
+                state[name] = Registry(weakref.ref(self), entries)
 
     def _check_member_name(self, kind, name, registry):
         if not isinstance(name, str):
@@ -488,6 +514,7 @@ class Module(Hooks, State, _ModuleBase):
     def _apply(self, fn, recurse=True):
         """Replace every parameter's data (and gradient) and every buffer by `fn` of it. Parameters stay the same
         objects, so that an optimizer made before still sees them."""
+        self._own_registries()
         if recurse:
             for module in self.children():
                 module._apply(fn)
@@ -642,9 +669,7 @@ class Module(Hooks, State, _ModuleBase):
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        owner = weakref.ref(self)
-        for name in _REGISTRIES:
-            self.__dict__[name] = Registry(owner, self.__dict__.get(name, {}))
+        self._own_registries()
         self.__dict__.setdefault("_non_persistent_buffers_set", set())
 
     def _replicate_for_data_parallel(self):

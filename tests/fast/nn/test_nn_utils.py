@@ -247,3 +247,18 @@ def test_functional_call_takes_none_new_parameters_and_modules_that_contain_them
     assert func.functional_call(Lists(2, 2), {"extra": extra}, wisp.ones(1, 2)) == ["weight", "bias", "extra"]
     with pytest.warns(FutureWarning, match="torch.func.functional_call"):
         utils.stateless.functional_call(layer, {}, wisp.ones(1, 2))
+
+
+def test_a_functional_call_replaces_no_number_by_a_tensor():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.factor = 2.0
+
+        def forward(self, x):
+            return x * self.factor
+
+    module = Scaled()
+    with pytest.raises(TypeError, match="attribute `factor`: 2.0 is not an instance of torch.Tensor"):
+        wisp.func.functional_call(module, {"factor": wisp.tensor(3.0)}, (wisp.ones(1),))
+    assert module.factor == 2.0

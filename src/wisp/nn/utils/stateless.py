@@ -66,6 +66,8 @@ def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, str
     for full_name in unexpected:  # an attribute, of which forward may make use
         path, _, name = full_name.rpartition(".")
         owner = module.get_submodule(path)
+        if not isinstance(owner.__dict__.get(name), (wisp.Tensor, type(None))):
+            raise TypeError(f"attribute `{full_name}`: {owner.__dict__[name]} is not an instance of torch.Tensor")
         places[full_name] = owner._parameters if isinstance(given[full_name], wisp.nn.Parameter) else owner.__dict__, name
     swapped = [(*places[name], value) for name, value in given.items()]
     originals = [(registry, name, registry.get(name, _ABSENT)) for registry, name, _ in swapped]

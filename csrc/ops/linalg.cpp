@@ -408,6 +408,13 @@ static Tensor cholesky_solve(const Tensor& b, const Tensor& l, bool upper) {
 }
 static Tensor cholesky_inverse(const Tensor& l, bool upper) {
     check_square(l, "cholesky_inverse");
+    if (l.device().type == DeviceType::cpu && l.size(-1) > 0) {
+        const Tensor zero = contiguous(eq(diagonal(detach(l), 0, -2, -1), Scalar(0)));
+        for (int64_t i = 0; i < zero.numel(); i++)
+            if (zero.data<bool>()[i])
+                throw LinAlgError("cholesky_inverse: The diagonal element ", i % l.size(-1) + 1,
+                                  " is zero, the inverse could not be completed because the input matrix is singular.");
+    }
     return cholesky_solve(identity(l.size(-1), l.dtype()), l, upper);
 }
 

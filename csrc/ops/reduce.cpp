@@ -538,7 +538,7 @@ Tensor vector_norm(const Tensor& x, double p, const std::optional<Dims>& dims, b
         throw RuntimeError("linalg.vector_norm: Expected a floating point or complex tensor as input. Got ", type_name(x.dtype()));
     if (dtype && *dtype != x.dtype()) return vector_norm(to(x, *dtype), p, dims, keepdim, {});
     const uint64_t mask = dims_mask(x, dims);
-    if ((p < 0 || p == HUGE_VAL) && reduced_count(x.sizes(), mask) == 0 && product(reduced_sizes(x.sizes(), mask, false)) > 0)
+    if ((p < 0 || p == HUGE_VAL) && reduced_count(x.sizes(), mask) == 0)
         throw RuntimeError("linalg.vector_norm cannot compute the ", p,
                            " norm on an empty tensor because the operation does not have an identity");
     ReduceArguments arguments{};

@@ -75,7 +75,7 @@ def cond(A, p=None, *, out=None):
         raise RuntimeError(f"linalg.cond: Expected a floating point or complex tensor as input. Got {A.dtype}")
     if isinstance(p, str):
         if p not in ("fro", "nuc"):
-            raise RuntimeError(f"linalg.cond: argument p must be 'fro' or 'nuc' for strings, got {p!r}")
+            raise RuntimeError(f"linalg.cond got an invalid norm type: {p}; as a string it must be 'fro' or 'nuc'")
     elif p is not None and abs(p) not in (1, 2, math.inf):
         raise RuntimeError(f"linalg.cond got an invalid norm type: {p}")
     two = p is None or p in (2, -2)

@@ -1,5 +1,7 @@
 """Linear algebra: factors multiply back to the matrix, solutions solve, gradients agree with differences."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -272,3 +274,17 @@ def test_qr_and_eigh_do_not_depend_on_threads():
     finally:
         wisp.set_num_threads(threads)
     assert all((one == other).all() for one, other in zip(*results, strict=True))
+
+
+def test_a_singular_factor_has_no_inverse():
+    with pytest.raises(wisp.linalg.LinAlgError, match="diagonal element 2 is zero"):
+        wisp.cholesky_inverse(wisp.tensor([[1.0, 0.0], [1.0, 0.0]]))
+    assert wisp.cholesky_inverse(wisp.eye(2) * 2).tolist() == [[0.25, 0.0], [0.0, 0.25]]
+    assert wisp.cholesky_inverse(wisp.ones(0, 0)).shape == (0, 0)
+
+
+def test_norms_without_an_identity_of_nothing():
+    for order in (math.inf, -1.0):
+        with pytest.raises(RuntimeError, match="does not have an identity"):
+            wisp.linalg.vector_norm(wisp.ones(0, 0), order, dim=0)
+    assert wisp.linalg.vector_norm(wisp.ones(2, 0), -1.0, dim=0).shape == (0,)

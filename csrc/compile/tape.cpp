@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "../autograd/source.h"
@@ -65,7 +66,7 @@ bool is_read(const Storage* storage) {
     return std::any_of(readers.begin(), readers.end(), [&](const Reader& r) { return r.storage == storage; });
 }
 
-void run_for(Storage* asked, bool everything = false);
+void run_for(Storage* asked, bool everything = false, bool to_read = false);
 
 void settle(Storage* storage) {
     const bool locked = PyGILState_Check();
@@ -86,8 +87,15 @@ void settle(Storage* storage) {
     if (!locked) PyGILState_Release(state);
 }
 
+void let_go(Note& n) {
+    if (Storage* from = std::exchange(n.turned_from, nullptr)) from->drop();
+}
+
 void forget(Storage* storage) {
-    if (is_pending(storage)) notes[storage->note].out = nullptr;
+    if (!is_pending(storage)) return;
+    Note& n = notes[storage->note];
+    n.out = nullptr;
+    let_go(n);
 }
 
 // A number of the CPU joins tensors of a GPU.
@@ -103,13 +111,14 @@ const bool known_to_the_core = (tape = {settle, forget}, true);
 
 // What has to run before somebody may read or write the memory of `asked`: the notes that make or read its values, and what those need.
 // Others wait, since what comes next may be fused with them; but not for long, as they hold on to their operands' memory.
-std::vector<bool> wanted_for(const Storage* asked) {
+std::vector<bool> wanted_for(const Storage* asked, bool to_read) {
     const size_t n = notes.size();
     std::vector<bool> wanted(n);
     std::vector<const Storage*> read;
     const uint32_t made = is_pending(asked) ? asked->note : no_note;
     for (size_t i = 0; i < n; i++) {
         wanted[i] = i == made || i + patience < n;
+        if (to_read) continue;
         for (const Operand& o : notes[i].operands)
             if ((o.kind == Operand::memory && o.storage == asked) || (o.kind == Operand::noted && o.note == made)) wanted[i] = true;
     }
@@ -174,22 +183,25 @@ bool can_be_made_again(const Note& n, const Storage* asked, uint32_t made, int d
 bool is_cheap(const Note& n, const Storage* asked, uint32_t made) {
     if (!n.out) return false;
     const Operand& o = n.operands[0];
+    if (n.turned_from) return o.kind == Operand::memory ? o.storage != asked : o.note != made;
     if (n.step.kind == kernels::StepKind::cast && item_size(n.step.result) > item_size(o.dtype))
         return o.kind == Operand::memory ? o.storage != asked : notes[o.note].out && o.note != made;
     return remakes && (n.device.is_cuda() || worth_noting == 0) && can_be_made_again(n, asked, made);
 }
 
-std::vector<Fate> fates(const Storage* asked, bool everything) {
+std::vector<Fate> fates(const Storage* asked, bool everything, bool to_read) {
     if (everything || notes.size() < 2) return std::vector<Fate>(notes.size(), Fate::runs);
-    const std::vector<bool> wanted = asked ? wanted_for(asked) : std::vector<bool>(notes.size(), true);
+    const std::vector<bool> wanted = asked ? wanted_for(asked, to_read) : std::vector<bool>(notes.size(), true);
     const uint32_t made = asked && is_pending(asked) ? asked->note : no_note;
+    const Storage* written = to_read ? nullptr : asked;
+    const uint32_t written_note = to_read ? no_note : made;
     std::vector<bool> used(notes.size());   // by those that run
     std::vector<bool> stays(notes.size());  // nobody sees it, and one that stays needs it
     std::vector<Fate> fate(notes.size(), Fate::stays);
     for (size_t i = notes.size(); i-- > 0;) {
         const Note& n = notes[i];
         if (!wanted[i]) continue;
-        const bool can_wait = stays[i] || (i != made && is_cheap(n, asked, made));
+        const bool can_wait = stays[i] || (i != made && is_cheap(n, written, written_note));
         fate[i] = !can_wait ? Fate::runs : used[i] ? Fate::runs_and_stays : Fate::stays;
         for (const Operand& o : n.operands)
             if (can_wait && o.kind == Operand::noted && !notes[o.note].out) stays[o.note] = true;
@@ -201,8 +213,9 @@ std::vector<Fate> fates(const Storage* asked, bool everything) {
 }
 
 // Takes from the tape what has to run, in order. `mine` comes empty.
-void take(const Storage* asked, bool everything, std::vector<Note>& mine, std::vector<Reader>& read, std::vector<Output>& outputs) {
-    const std::vector<Fate> fate = fates(asked, everything);
+void take(const Storage* asked, bool everything, bool to_read, std::vector<Note>& mine, std::vector<Reader>& read,
+          std::vector<Output>& outputs) {
+    const std::vector<Fate> fate = fates(asked, everything, to_read);
     std::vector<Storage*> used;  // by the rest
     std::vector<Reader> stay;
     if (std::all_of(fate.begin(), fate.end(), [](Fate f) { return f == Fate::runs; })) {
@@ -216,7 +229,7 @@ void take(const Storage* asked, bool everything, std::vector<Note>& mine, std::v
             if (fate[i] != Fate::stays) {
                 place[i] = uint32_t(mine.size());
                 Note& now = mine.emplace_back(n);
-                if (fate[i] == Fate::runs_and_stays) now.out = nullptr, n.again = true;
+                if (fate[i] == Fate::runs_and_stays) now.out = now.turned_from = nullptr, n.again = true;
                 for (Operand& o : now.operands)
                     if (o.kind == Operand::noted) o.note = place[o.note];
             }
@@ -263,7 +276,7 @@ std::string current_line() {
 }
 
 // asked: null if nobody asks for values, and everything runs, or all that can't be made again later.
-void run_for(Storage* asked, bool everything) {
+void run_for(Storage* asked, bool everything, bool to_read) {
     fresh = 0;
     if (notes.empty() && readers.empty()) return;
     lock_running();
@@ -272,7 +285,7 @@ void run_for(Storage* asked, bool everything) {
     std::vector<Note> mine = std::move(spare);
     std::vector<Reader> read;
     std::vector<Output> outputs;
-    take(asked, everything, mine, read, outputs);
+    take(asked, everything, to_read, mine, read, outputs);
     bool written = false;
     for (const Reader& r : read) {
         r.storage->note = in_run;
@@ -289,6 +302,7 @@ void run_for(Storage* asked, bool everything) {
             r.storage->memory = r.storage->device;
             r.storage->drop();
         }
+        for (Note& n : mine) let_go(n);
         running.unlock();
     };
     try {
@@ -309,6 +323,125 @@ void run_for(Storage* asked, bool everything) {
     end();
     mine.clear();
     spare = std::move(mine);
+}
+
+}  // namespace
+
+namespace {
+
+struct Image {
+    int64_t samples, channels, places;
+    bool operator==(const Image&) const = default;
+};
+// Of a turned value.
+Image image_of(const Note& n) { return {n.layout.sizes[0], n.layout.sizes[1], n.layout.sizes[2]}; }
+
+// Where elements of contiguous [n, c, p] that are seen by a layout lie in [n, p, c]; nothing: no layout says that.
+std::optional<Layout> turned_layout(const Layout& l, const Image& image) {
+    const int64_t sizes[3] = {image.samples, image.channels, image.places}, from[3] = {sizes[1] * sizes[2], sizes[2], 1},
+                  to[3] = {sizes[1] * sizes[2], 1, sizes[1]};
+    int64_t last[3];  // index along each that is seen
+    Layout r = l;
+    r.offset = 0;
+    for (int64_t rest = l.offset, k = 0; k < 3; rest %= from[k], k++) {
+        last[k] = rest / from[k];
+        r.offset += last[k] * to[k];
+    }
+    for (int64_t d = 0; d < l.sizes.size(); d++) {
+        const int64_t size = l.sizes[d], stride = l.strides[d];
+        if (size == 0 || stride < 0) return {};
+        if (size == 1 || stride == 0) continue;
+        const int k = stride % from[0] == 0 ? 0 : stride < from[0] && stride % from[1] == 0 ? 1 : stride < from[1] ? 2 : -1;
+        if (k < 0) return {};
+        r.strides[d] = stride / from[k] * to[k];
+        last[k] += stride / from[k] * (size - 1);
+    }
+    for (int k = 0; k < 3; k++)
+        if (last[k] >= sizes[k]) return {};
+    return r;
+}
+
+// What notes read in the place of a turned value.
+std::optional<Operand> behind(const Tensor& t) {
+    if (!is_pending(t.storage())) return {};
+    const Note& n = notes[t.storage()->note];
+    if (!n.turned_from || n.step.result != t.dtype()) return {};
+    std::optional<Layout> l = turned_layout(t.layout(), image_of(n));
+    if (!l) return {};
+    Operand o = n.operands[0];
+    o.layout = *l;
+    return o;
+}
+
+// Without memory, until its note runs.
+void make_pending(Storage* s, uint32_t note) {
+    s->memory = unsettled;
+    if (s->device.is_cuda() && s->address) {  // who is never made takes no memory
+        accelerator.release(s);
+        s->address = s->owner = nullptr;
+    }
+    s->note = note;
+}
+
+void add_turned(Storage* seen, Operand from, Storage* source, const Image& image, Device device) {
+    Note& n = notes.emplace_back();
+    n.step.kind = kernels::StepKind::cast;
+    n.step.compute = n.step.block = n.step.result = from.dtype;
+    n.step.count = 1;
+    n.device = device;
+    const Dims sizes = {image.samples, image.channels, image.places};
+    n.layout = {sizes, contiguous_strides(sizes), 0};
+    from.layout = *turned_layout(n.layout, image);
+    n.operands[0] = from;
+    source->retain();
+    n.turned_from = source;
+    n.out = seen;
+    make_pending(seen, uint32_t(notes.size() - 1));
+    counts.notes++;
+}
+
+// Lets a note, and those that it is made from, write with the channels last; who sees the results sees turned ones.
+void turn(uint32_t i, const Image& image) {
+    const int64_t count = image.samples * image.channels * image.places;
+    {
+        Note& n = notes[i];
+        if (image.channels < 2 || image.places < 2 || n.turned_from || n.reduced || n.step.kind == kernels::StepKind::reduce || product(n.layout.sizes) != count ||
+            !n.layout.is_contiguous() || n.layout.offset)
+            return;
+        const std::optional<Layout> layout = turned_layout(n.layout, image);
+        if (!layout) return;
+        auto uses = [&](auto each) {
+            for (size_t j = i + 1; j < notes.size(); j++)
+                for (Operand& o : notes[j].operands)
+                    if (o.kind == Operand::noted && o.note == i && !each(o)) return false;
+            return true;
+        };
+        if (!uses([&](Operand& o) { return turned_layout(o.layout, image).has_value(); })) return;
+        uses([&](Operand& o) { return o.layout = *turned_layout(o.layout, image), true; });
+        n.layout = *layout;
+    }
+    if (Storage* seen = notes[i].out) {
+        Storage* source = Storage::make(seen->bytes, seen->device);
+        make_pending(source, i);
+        notes[i].out = source;
+        Operand from;
+        from.kind = Operand::noted;
+        from.dtype = notes[i].step.result;
+        from.note = i;
+        add_turned(seen, from, source, image, notes[i].device);
+        source->drop();  // the turned value holds it
+    }
+    for (int k = 0; k < notes[i].step.count; k++) {
+        const Operand o = notes[i].operands[k];
+        if (o.kind != Operand::noted) continue;
+        const int64_t made = product(notes[o.note].layout.sizes);
+        if (made == count) turn(o.note, image);
+        // a part of an image, or one that is joined with others, has other channels
+        else if (const Dims& d = o.layout.sizes; d.size() == 4 && d[0] > 1 && d[2] * d[3] == image.places) {
+            const int64_t step = o.layout.strides[0];
+            if (step > 0 && step % image.places == 0 && made % step == 0) turn(o.note, {made / step, step / image.places, image.places});
+        }
+    }
 }
 
 }  // namespace
@@ -363,7 +496,9 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
         Storage* s = t.storage();
         o.dtype = t.dtype();
         o.layout = t.layout();
-        if (is_pending(s)) {
+        if (std::optional<Operand> source = behind(t)) {
+            o = *source;
+        } else if (is_pending(s)) {
             o.kind = Operand::noted;
             o.note = s->note;
         } else {
@@ -373,17 +508,96 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
         }
     }
     n.out = y.storage();
-    n.out->memory = unsettled;
-    if (on_gpu) {  // who is never made takes no memory
-        accelerator.release(n.out);
-        n.out->address = n.out->owner = nullptr;
-    }
-    n.out->note = uint32_t(notes.size() - 1);
+    make_pending(n.out, uint32_t(notes.size() - 1));
     counts.notes++;
     gradients_seen |= step.which != 0;
     if (notes.size() >= most_notes) run_notes();
     else if (++fresh >= longest) run_for(nullptr);
     return true;
+}
+
+bool turns(Device device) {
+    return noting && (remakes || !grad_enabled()) && (device.is_cuda() || (worth_noting == 0 && device == Device{}));
+}
+
+namespace {
+
+bool made_from_turned(uint32_t i, int64_t count, int depth = 0) {
+    const Note& n = notes[i];
+    if (n.turned_from) return true;
+    for (const Operand& o : n.operands) {
+        if (o.kind == Operand::noted && depth < 8 && made_from_turned(o.note, count, depth + 1)) return true;
+        // memory with the channels last, which lie next to each other
+        if (o.kind != Operand::memory || o.layout.sizes.size() < 3 || product(o.layout.sizes) != count || o.layout.is_contiguous()) continue;
+        if (o.layout.strides[1] == 1 && o.layout.sizes[1] > 1) return true;
+    }
+    return false;
+}
+
+// The values of an image [n, c, h, w] on pending memory that it has for itself.
+bool is_whole(const Tensor& x) {
+    return is_pending(x.storage()) && x.is_contiguous() && x.offset() == 0 && size_t(x.numel() * x.item_size()) == x.storage()->bytes &&
+           notes[x.storage()->note].step.result == x.dtype();
+}
+
+// The image that x is, or is a part of the channels of.
+Image image_of(const Tensor& x) {
+    const int64_t places = x.size(2) * x.size(3);
+    const int64_t all = int64_t(x.storage()->bytes) / x.item_size(), step = x.size(0) > 1 ? x.stride(0) : all;
+    if (x.is_contiguous() || places == 0 || step <= 0 || step % places || all % step) return {x.size(0), x.size(1), places};
+    return {all / step, step / places, places};
+}
+
+}  // namespace
+
+bool is_turned(const Tensor& x) {
+    const Storage* s = x.storage();
+    return x.dim() == 4 && is_pending(s) && made_from_turned(s->note, x.numel());
+}
+
+Tensor by_channels(const Tensor& x) {
+    const Layout wanted{x.sizes(), strides_for(x.sizes(), MemoryFormat::channels_last), 0};
+    if (x.layout().is_contiguous(MemoryFormat::channels_last)) return x;
+    if (is_pending(x.storage()) && notes[x.storage()->note].step.result == x.dtype()) {
+        const Image image = image_of(x);
+        const Note& n = notes[x.storage()->note];
+        if (!n.turned_from) turn(x.storage()->note, image);
+        if (is_whole(x)) {
+            const Note& now = notes[x.storage()->note];
+            if (now.turned_from && image_of(now) == image) return from_storage(now.turned_from, wanted, x.dtype());
+        }
+    }
+    const Tensor y = empty_strided(x.sizes(), wanted.strides, x.dtype(), x.device());
+    kernels::ProgramStep step;
+    step.kind = kernels::StepKind::cast;
+    step.compute = step.block = step.result = x.dtype();
+    const Arg operand(x);
+    if (!behind(x) || !note(y, step, &operand, 1)) copy_values(y, x);
+    return y;
+}
+
+Tensor turned(const Tensor& source) {
+    const Tensor y = empty(source.sizes(), source.dtype(), source.device());
+    Storage* s = source.storage();
+    if (s->memory == unsettled && s->note == in_run) settle(s);
+    Operand from;
+    from.dtype = source.dtype();
+    if (is_pending(s)) from.kind = Operand::noted, from.note = s->note;
+    else from.kind = Operand::memory, from.storage = s, read_later(s);
+    add_turned(y.storage(), from, s, {source.size(0), source.size(1), source.size(2) * source.size(3)}, source.device());
+    return y;
+}
+
+const void* peek(const Tensor& t) {
+    Storage* s = t.storage();
+    if (s->memory == s->device || !(t.device() == current_device())) return t.device_data();
+    if (is_pending(s)) run_for(s, false, true);
+    if (s->memory == unsettled && s->note == in_run) {  // another thread makes it
+        lock_running();
+        running.unlock();
+    }
+    if (!s->address || is_pending(s)) throw RuntimeError(not_computed);
+    return static_cast<const char*>(s->address) + t.offset() * t.item_size();
 }
 
 Source source_of(const Tensor& t) {

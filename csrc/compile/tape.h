@@ -37,6 +37,23 @@ struct Source {
 };
 Source source_of(const Tensor& t);
 
+// --- images whose channels lie last, though nobody sees it
+//
+// Convolutions in half precision want [n, h, w, c]. In a region what they give stays so: the tensor that Python has is contiguous as
+// always, but its values are noted as a copy of those ("turned"), which is made only when its own memory is asked for. Programs that use
+// it read the source in its place, and a program whose result is wanted by channels writes it so in the first place.
+
+// Whether that is done: in a region that holds a backward pass, or needs none, on a GPU.
+bool turns(Device device);
+// Whether the values of an image are turned, or are to be made from such.
+bool is_turned(const Tensor& x);
+// The values of x [n, c, h, w] with the channels last, to be read by `peek` and not to be written to. No history.
+Tensor by_channels(const Tensor& x);
+// A contiguous tensor with the values of `source`, which is dense with the channels last and is not written to any more.
+Tensor turned(const Tensor& source);
+// The memory of values that are only read: notes that read them too can wait.
+const void* peek(const Tensor& t);
+
 void enter_region();
 void leave_region();  // of the outermost one: runs what is noted
 void run_notes();
@@ -72,6 +89,7 @@ struct Note {
     uint64_t reduced = 0;
     bool again = false;      // its value was made before, and not kept
     Storage* out = nullptr;  // null: nobody sees the result
+    Storage* turned_from = nullptr;  // a turned value: the storage that it is a copy of, which it holds
 };
 
 // What was made of the notes of one run, for `explain` and for tests.

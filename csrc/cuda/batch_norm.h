@@ -1,4 +1,4 @@
-// The part of the family of norms (kernels/norm.h) that has a file of its own.
+// The parts of the family of norms (kernels/norm.h) that have files of their own.
 #pragma once
 #include "../kernels/norm.h"
 
@@ -11,5 +11,10 @@ void batch_norm_from_running(const BatchNorm& n, DType running, const void* runn
 void batch_norm_apply(const BatchNorm& n, const void* x, const void* mean, const void* rstd, void* y);
 void batch_norm_backward(const BatchNorm& n, const void* g, const void* x, const void* mean, const void* rstd, void* dx, void* dw, void* db,
                          bool training);
+
+bool can_group_norm(const GroupNorm& n);
+void group_norm_factors(const GroupNorm& n, const void* x, void* mean, void* rstd, void* scale, void* shift, double eps);
+void group_norm_gradients(const GroupNorm& n, DType g_dtype, const void* g, const void* x, const void* mean, const void* rstd, void* slope,
+                          void* shift, void* dw, void* db);
 
 }  // namespace wisp::cuda

@@ -15,6 +15,14 @@ struct BatchNorm {
     const void *weight, *bias;
 };
 
+// x is (samples, channels, places) in memory, or, with the channels last, (samples, places, channels).
+struct GroupNorm {
+    DType dtype, weight_dtype;  // of x; of weight, bias and their gradients
+    bool last;
+    int64_t samples, channels, groups, places;
+    const void *weight, *bias;
+};
+
 struct NormKernels {
     // Rows of n. With mean == null: RMS normalisation, x * rstd * weight.
     void (*layer_norm)(DType, const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd, int64_t rows, int64_t n,
@@ -39,6 +47,12 @@ struct NormKernels {
                                 void* grad_weight, void* grad_bias, bool training);
     // Whether batch norms take channels last, as rows of channels, and weights of another dtype than x.
     bool any_batch_norm;
+    // Group norm as factors for pointwise operators, where the device has that (else null): y = x * scale + shift, one of each for every
+    // channel of a sample; and backward dx = grad * scale + x * slope + shift. grad may have another dtype than x.
+    bool (*can_group_norm)(const GroupNorm&) = nullptr;
+    void (*group_norm_factors)(const GroupNorm&, const void* x, void* mean, void* rstd, void* scale, void* shift, double eps) = nullptr;
+    void (*group_norm_gradients)(const GroupNorm&, DType grad_dtype, const void* grad, const void* x, const void* mean, const void* rstd,
+                                 void* slope, void* shift, void* grad_weight, void* grad_bias) = nullptr;
 };
 
 }  // namespace wisp::kernels

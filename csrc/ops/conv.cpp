@@ -5,6 +5,7 @@
 // order need nothing else. A transposed convolution is I with its input in the place of the gradient.
 #include "conv.h"
 
+#include "../compile/tape.h"
 #include "../kernels/conv.h"
 #include "../python/registry.h"
 #include "format.h"
@@ -24,11 +25,31 @@ Tensor conjugate(const Tensor& t) { return is_complex(t.dtype()) ? conj(t) : t; 
 // Contiguous, without history.
 Tensor plain(const Tensor& t) { return !t.defined() || t.is_contiguous() ? t : contiguous(alias(t)); }
 
+// Whether a product of images in half precision is computed with the channels last, though its operands and its result seem contiguous:
+// in a compiled region on a GPU. Not where the device has kernels of its own.
+bool is_turned_product(const ConvGeometry& g, const Tensor& a, const Tensor& b) {
+    const kernels::ConvShape& s = g.shape;
+    if (!noting || g.dims != 2 || !is_reduced(a.dtype()) || s.groups != 1 || !a.is_cuda() || !compile::turns(a.device())) return false;
+    const bool patches = s.kernel[1] == s.stride[1] && s.kernel[2] == s.stride[2] && s.kernel[1] > 1;
+    return !patches && format_of(a) == MemoryFormat::contiguous && format_of(b) == MemoryFormat::contiguous;
+}
+Tensor turned_product(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias) {
+    const Tensor left = compile::by_channels(a), right = compile::by_channels(b);
+    const Tensor out = empty_in(sizes_of(product, g), a.dtype(), MemoryFormat::channels_last);
+    if (out.numel() == 0) return empty(out.sizes(), a.dtype());
+    const void *from_left = compile::peek(left), *from_right = compile::peek(right);
+    kernels::conv().product(product, a.dtype(), g.shape, true, from_left, from_right, nullptr, out.device_data());
+    const Tensor y = compile::turned(out);
+    return bias.defined() ? y + reshape(alias(bias), {1, bias.numel(), 1, 1}) : y;
+}
+
 // The product without a gradient. Where the kernels take no half precision it is computed in float and rounded once, and
 // smaller integers in int64.
 Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias) {
     const DType dtype = a.dtype();
+    const bool by_channels = is_turned_product(g, a, b);
     GradMode off(false);
+    if (by_channels) return turned_product(product, g, a, b, bias);
     if (!is_complex(dtype)) {
         if (a.device().type == DeviceType::meta)
             return empty_in(sizes_of(product, g), dtype, g.dims > 1 ? format_of(a) : MemoryFormat::contiguous);
@@ -95,7 +116,8 @@ Tensor conv_output(const ConvGeometry& g, const Tensor& input, const Tensor& wei
         record(out, "ConvolutionBackward0", {input, weight, bias}, {input, weight}, [g](Backward& bw) {
             // The layout is changed once for all three.
             const bool keep = bw.grad().device().type != DeviceType::meta && kernels::conv().any_float;
-            const Tensor grad = keep ? contiguous(bw.grad(), format_of(bw.saved(0))) : contiguous(bw.grad());
+            Tensor grad = keep ? contiguous(bw.grad(), format_of(bw.saved(0))) : contiguous(bw.grad());
+            if (!bw.create_graph && is_turned_product(g, grad, bw.saved(1))) grad = compile::turned(compile::by_channels(grad));
             // the input's gradient last: it is what the next node reads
             if (bw.needs(1) && bw.needs(2) && small_gradients(bw, g, grad)) {
                 if (bw.needs(0)) bw.set(0, conv_input(g, grad, bw.saved(1), {}));

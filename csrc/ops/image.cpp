@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "../compile/tape.h"
 #include "../python/registry.h"
 #include "format.h"
 #include "grid_formula.h"
@@ -27,20 +28,33 @@ Tensor apply_map(const IndexMap& m, int dims, const Tensor& input, bool backward
     Dims sizes = input.sizes();
     for (int d = 3 - dims; d < 3; ++d) sizes[input.dim() + d - 3] = backward ? m.in[d] : m.out[d];
     const bool sums = backward && is_reduced(input.dtype());
-    const Tensor x = plain(sums ? to(alias(input), DType::f32) : input);
-    Tensor out = empty(sizes, x.dtype());
+    // In a compiled region images may have their channels last: then those are one more dimension, which stays as it is.
+    const bool turned = noting && dims == 2 && input.dim() == 4 && compile::turns(input.device()) && compile::is_turned(input);
+    const Tensor values = sums ? to(alias(input), DType::f32) : input;
+    const Tensor x = turned ? compile::by_channels(values) : plain(values);
+    Tensor out = empty_in(sizes, x.dtype(), turned ? MemoryFormat::channels_last : MemoryFormat::contiguous);
     if (out.numel() > 0 && x.numel() > 0) {
         IndexMap map = m;
         for (int64_t d = 0; d < input.dim() - dims; ++d) map.planes *= input.size(d);
+        if (turned) {
+            map.planes = input.size(0);
+            for (int d = 0; d < 2; d++)
+                map.in[d] = m.in[d + 1], map.out[d] = m.out[d + 1], map.left[d] = m.left[d + 1], map.scale[d] = m.scale[d + 1];
+            map.in[2] = map.out[2] = input.size(1), map.left[2] = 0, map.scale[2] = 1;
+        }
         const kernels::ImageKernels& kernels = kernels::image();
         std::vector<int64_t> tables[3];
         for (int d = 0; d < 3 && (backward || !kernels.gather_by_rule); ++d) {
-            tables[d].resize(size_t(m.out[d]));
-            for (int64_t o = 0; o < m.out[d]; ++o) tables[d][size_t(o)] = source_of(m, d, o);
+            tables[d].resize(size_t(map.out[d]));
+            for (int64_t o = 0; o < map.out[d]; ++o) tables[d][size_t(o)] = source_of(map, d, o);
             map.map[d] = tables[d].data();
         }
-        Unlocked unlocked(std::max(out.numel(), x.numel()));
-        (backward ? kernels.gather_grad : kernels.gather)(x.dtype(), map, x.device_data(), out.device_data());
+        {
+            const void* from = compile::peek(x);
+            Unlocked unlocked(std::max(out.numel(), x.numel()));
+            (backward ? kernels.gather_grad : kernels.gather)(x.dtype(), map, from, out.device_data());
+        }
+        if (turned) out = compile::turned(out);
     } else if (out.numel() > 0) {
         zero_(out);
     }

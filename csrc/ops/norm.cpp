@@ -3,6 +3,8 @@
 // The backward pass is one kernel. Where it must itself be differentiable it is the formula, on tensors.
 #include "../kernels/norm.h"
 
+#include "../compile/tape.h"
+#include "../python/autocast.h"
 #include "../python/registry.h"
 #include "format.h"
 #include "fused.h"
@@ -171,7 +173,93 @@ Tensor rms_norm(const Tensor& x, const Dims& shape, const Tensor& weight, std::o
 
 // ---- group norm
 
-Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
+// The gradients as a formula.
+void group_norm_formula(Backward& bw, int64_t batch, int64_t groups, int64_t channels, int64_t spatial, double eps) {
+    const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1);
+    const Tensor flat = reshape(g, {batch, channels, spatial});
+    const Tensor scaled = weight ? flat * reshape(weight, {channels, 1}) : flat;
+    const Dims grouped = {batch, groups, channels / groups * spatial};
+    const Gradients inner = through_statistics(reshape(scaled, grouped), reshape(to(x, g.dtype()), grouped), {2}, eps, true);
+    if (bw.needs(0)) bw.set(0, to(reshape(inner.x, x.sizes()), x.dtype()));
+    if (bw.needs(1)) bw.set(1, sum(flat * reshape(inner.xhat, {batch, channels, spatial}), {0, 2}));
+    if (bw.needs(2)) bw.set(2, sum(flat, {0, 2}));
+}
+
+// By one kernel, on contiguous memory of one dtype.
+void group_norm_backward(Backward& bw, int64_t batch, int64_t groups, int64_t channels, int64_t spatial) {
+    const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1), mean = bw.saved(2), rstd = bw.saved(3);
+    const DType d = promote(x.dtype(), g.dtype());
+    const Tensor grad = kernel_input(g, d), in = kernel_input(x, d), w = kernel_input(weight, d);
+    const Tensor dx = bw.needs(0) ? empty(x.sizes(), d) : Tensor();
+    const Tensor dw = bw.needs(1) ? empty({channels}, d) : Tensor(), db = bw.needs(2) ? empty({channels}, d) : Tensor();
+    {
+        Unlocked unlocked(x.numel());
+        kernels::norm().group_norm_backward(d, grad.device_data(), in.device_data(), pointer(w), mean.device_data(), rstd.device_data(),
+                                            pointer(dx), pointer(dw), pointer(db), batch, groups, channels / groups, spatial);
+    }
+    bw.set(0, dx ? to(dx, x.dtype()) : dx);
+    bw.set(1, dw);
+    bw.set(2, db);
+}
+
+// How the kernels that give factors take a call.
+struct GroupNormCall {
+    bool visibly_last = false;  // the strides of x say so
+    kernels::GroupNorm shape;
+    Tensor in, weight, bias;
+
+    GroupNormCall(const Tensor& x, int64_t groups, const Tensor& weight_, const Tensor& bias_) {
+        visibly_last = format_of(x) == MemoryFormat::channels_last;
+        const bool last = visibly_last || (x.dim() == 4 && compile::turns(x.device()) && compile::is_turned(x));
+        const DType d = x.dtype(), w = weight_ ? weight_.dtype() : bias_ ? bias_.dtype() : d;
+        weight = kernel_input(weight_, w), bias = kernel_input(bias_, w);
+        in = last ? compile::by_channels(x) : kernel_input(x);
+        shape = {d, w, last, x.size(0), x.size(1), groups, x.numel() / (x.size(0) * x.size(1)), pointer(weight), pointer(bias)};
+    }
+};
+
+// In a compiled region on a GPU the kernels only give factors, and the rest is noted, so that it is fused with what comes before and after.
+// An empty tensor: not this one.
+Tensor group_norm_by_factors(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps, DType result) {
+    const auto factors = kernels::norm().group_norm_factors;
+    if (!factors || x.dim() > 4 || x.numel() == 0 || x.numel() >= INT32_MAX || x.size(0) > 65535) return {};
+    const bool last = x.layout().is_contiguous(MemoryFormat::channels_last) && format_of(x) == MemoryFormat::channels_last;
+    if (!x.is_contiguous() && !(last && compile::turns(x.device()))) return {};
+    const int64_t batch = x.size(0), channels = x.size(1), spatial = x.numel() / (batch * channels);
+    const DType c = compute_dtype(x.dtype());
+    Dims each(x.dim(), 1);
+    each[0] = batch, each[1] = channels;
+    const Tensor mean = empty({batch, groups}, c), rstd = empty({batch, groups}, c), scale = empty(each, c), shift = empty(each, c);
+    Tensor y;
+    {
+        GradMode off(false);
+        const GroupNormCall call(x, groups, weight, bias);
+        factors(call.shape, compile::peek(call.in), mean.device_data(), rstd.device_data(), scale.device_data(), shift.device_data(), eps);
+        y = to(alias(x) * scale + shift, result);
+        if (call.visibly_last) y = compile::turned(y);  // PyTorch's result is contiguous on a GPU
+    }
+    if (needs_grad(x, weight, bias))
+        record(y, "NativeGroupNormBackward0", {x, weight, bias}, {x, weight, mean, rstd, scale, shift},
+               [batch, groups, channels, spatial, each, eps](Backward& bw) {
+                   const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1);
+                   if (needs_grad(g, x, weight)) return group_norm_formula(bw, batch, groups, channels, spatial, eps);
+                   if (!noting) return group_norm_backward(bw, batch, groups, channels, spatial);
+                   const DType c = bw.saved(2).dtype(), w = weight ? weight.dtype() : c;
+                   const Tensor mean = bw.saved(2), rstd = bw.saved(3), slope = empty(each, c), shift = empty(each, c);
+                   const Tensor dw = bw.needs(1) ? empty({channels}, w) : Tensor(), db = bw.needs(2) ? empty({channels}, w) : Tensor();
+                   const GroupNormCall call(x, groups, weight, {});
+                   const Tensor grad = call.shape.last ? compile::by_channels(g) : kernel_input(g);
+                   kernels::norm().group_norm_gradients(call.shape, g.dtype(), compile::peek(grad), compile::peek(call.in),
+                                                        mean.device_data(), rstd.device_data(), slope.device_data(), shift.device_data(),
+                                                        pointer(dw), pointer(db));
+                   if (bw.needs(0)) bw.set(0, to(g * bw.saved(4) + x * slope + shift, x.dtype()));
+                   bw.set(1, dw);
+                   bw.set(2, db);
+               });
+    return y;
+}
+
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps, bool in_float = false) {
     if (x.dim() < 2) throw RuntimeError("Expected at least 2 dimensions for input tensor but received ", x.dim());
     const int64_t batch = x.size(0), channels = x.size(1);
     if (groups <= 0) throw RuntimeError("Expected num groups to be greater than 0, got ", groups);
@@ -191,6 +279,9 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
             "but got bias of shape ",
             bias.sizes(), " and input of shape ", x.sizes());
     check_floating("GroupNormKernelImpl", x);
+    if (noting)
+        if (Tensor y = group_norm_by_factors(x, groups, weight, bias, eps, in_float ? DType::f32 : x.dtype())) return y;
+    if (in_float && is_reduced(x.dtype())) return group_norm(to(x, DType::f32), groups, weight, bias, eps);
     const DType d = x.dtype(), c = compute_dtype(d);
     // Weights of more digits than the input are not rounded: the whole is computed in theirs.
     if (c != d && ((weight && weight.dtype() == c) || (bias && bias.dtype() == c)))
@@ -208,33 +299,18 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
     if (needs_grad(x, weight, bias))
         record(y, "NativeGroupNormBackward0", {x, weight, bias}, {x, weight, mean, rstd},
                [batch, groups, channels, spatial, eps](Backward& bw) {
-                   const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1);
-                   if (needs_grad(g, x, weight)) {
-                       const Tensor flat = reshape(g, {batch, channels, spatial});
-                       const Tensor scaled = weight ? flat * reshape(weight, {channels, 1}) : flat;
-                       const Dims grouped = {batch, groups, channels / groups * spatial};
-                       const Gradients inner = through_statistics(reshape(scaled, grouped), reshape(x, grouped), {2}, eps, true);
-                       if (bw.needs(0)) bw.set(0, reshape(inner.x, x.sizes()));
-                       if (bw.needs(1)) bw.set(1, sum(flat * reshape(inner.xhat, {batch, channels, spatial}), {0, 2}));
-                       if (bw.needs(2)) bw.set(2, sum(flat, {0, 2}));
-                       return;
-                   }
-                   const DType d = x.dtype();
-                   const Tensor grad = kernel_input(g, d), in = kernel_input(x), w = kernel_input(weight, d), mean = bw.saved(2),
-                                rstd = bw.saved(3);
-                   Tensor dx = bw.needs(0) ? empty(x.sizes(), d) : Tensor();
-                   Tensor dw = bw.needs(1) ? empty({channels}, d) : Tensor(), db = bw.needs(2) ? empty({channels}, d) : Tensor();
-                   {
-                       Unlocked unlocked(x.numel());
-                       kernels::norm().group_norm_backward(d, grad.device_data(), in.device_data(), pointer(w), mean.device_data(),
-                                                           rstd.device_data(), pointer(dx), pointer(dw), pointer(db), batch, groups,
-                                                           channels / groups, spatial);
-                   }
-                   bw.set(0, dx);
-                   bw.set(1, dw);
-                   bw.set(2, db);
+                   if (needs_grad(bw.grad(), bw.saved(0), bw.saved(1)))
+                       return group_norm_formula(bw, batch, groups, channels, spatial, eps);
+                   group_norm_backward(bw, batch, groups, channels, spatial);
                });
     return y;
+}
+
+// Autocast on a GPU computes it in float, which halves are read for as they are.
+Tensor group_norm_cast(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
+    if (!x.is_cuda() || !autocast_enabled() || x.dtype() == DType::f64) return group_norm(x, groups, weight, bias, eps);
+    auto wide = [](const Tensor& t) { return t && is_reduced(t.dtype()) ? to(t, DType::f32) : t; };
+    return group_norm(x, groups, wide(weight), wide(bias), eps, is_reduced(x.dtype()));
 }
 
 // ---- batch norm
@@ -395,8 +471,10 @@ static const Operators operators = {
      function | cuda_float32},
     {"group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, "
      "bool cudnn_enabled=True)",
-     [](const Tensor& x, int64_t groups, const Tensor& w, const Tensor& b, double eps, bool) { return group_norm(x, groups, w, b, eps); },
-     function | cuda_float32,
+     [](const Tensor& x, int64_t groups, const Tensor& w, const Tensor& b, double eps, bool) {
+         return group_norm_cast(x, groups, w, b, eps);
+     },
+     function,
      R"(Each of `num_groups` groups of channels shifted and scaled to mean 0 and variance 1, sample by sample.
         >>> wisp.group_norm(wisp.tensor([[1.0, 3.0]]), 1)
         tensor([[-1.0000,  1.0000]]))"},
@@ -405,9 +483,9 @@ static const Operators operators = {
          if (groups > 0 && x.numel() == groups && x.dim() >= 2 && x.size(0) == 1)
              throw ValueError("Expected more than 1 value per channel when training, got input size ", x.sizes(),
                               " and num_groups=", groups);
-         return group_norm(x, groups, w, b, eps);
+         return group_norm_cast(x, groups, w, b, eps);
      },
-     function | cuda_float32},
+     function},
     {"batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
      "bool training, float momentum, float eps, bool cudnn_enabled)",
      [](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& m, const Tensor& v, bool training, double momentum, double eps,

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "../compile/tape.h"
+#include "../autograd/node.h"
 #include "../cuda/runtime.h"
 #include "objects.h"
 
@@ -210,6 +211,18 @@ PyObject* set_worth_noting(PyObject*, PyObject* elements) {
     return PyLong_FromLongLong(before);
 }
 
+// For tests: values by channels, and a contiguous tensor made from such (see compile/tape.h).
+template <Tensor (*change)(const Tensor&)> PyObject* changed(PyObject*, PyObject* x) {
+    if (!is_tensor(x) || as_tensor_object(x)->layout.sizes.size() != 4) {
+        PyErr_SetString(PyExc_TypeError, "expected a tensor of 4 dimensions");
+        return nullptr;
+    }
+    return guarded([&]() -> PyObject* {
+        GradMode off(false);
+        return reinterpret_cast<PyObject*>(change(Tensor::borrow(as_tensor_object(x))).release());
+    });
+}
+
 PyMethodDef methods[] = {{"_compiled", make_compiled, METH_VARARGS, nullptr},
                          {"_set_force_eager", set_force_eager, METH_O, nullptr},
                          {"_call_at_once", call_at_once, METH_VARARGS, nullptr},
@@ -218,6 +231,8 @@ PyMethodDef methods[] = {{"_compiled", make_compiled, METH_VARARGS, nullptr},
                          {"_run_noted", run_noted, METH_NOARGS, nullptr},
                          {"_set_worth_noting", set_worth_noting, METH_O, nullptr},
                          {"_noted_counts", noted_counts, METH_NOARGS, nullptr},
+                         {"_by_channels", changed<compile::by_channels>, METH_O, nullptr},
+                         {"_turned", changed<compile::turned>, METH_O, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "../autograd/source.h"
@@ -24,6 +25,7 @@ constexpr size_t longest = 160;  // notes that come without a run
 constexpr size_t most_notes = 1024;
 constexpr size_t patience = 32;  // notes that are made before one that nobody asks for is run with others
 constexpr uint32_t in_run = no_note - 1;
+constexpr uint32_t first_turned = 1u << 24;
 
 // A storage that notes read. Its version shows whether somebody wrote to it without asking for its address again.
 struct Reader {
@@ -47,7 +49,29 @@ void lock_running() {
     PyEval_RestoreThread(state);
 }
 
-bool is_pending(const Storage* s) { return s->memory == unsettled && s->note < in_run; }
+template <class N> auto operands_of(N& note) { return std::span(note.operands, size_t(note.step.count)); }
+
+bool is_pending(const Storage* s) { return s->memory == unsettled && s->note < first_turned; }
+bool is_running(const Storage* s) { return s->memory == unsettled && s->note == in_run; }
+
+// Turned values: contiguous [n, c, p] that is to be copied from [n, p, c], once its memory is asked for. Their number, for the storage, is
+// a place in here. The source is nobody else's to write to.
+struct Image {
+    int64_t samples, channels, places;
+    int64_t count() const { return samples * channels * places; }
+    bool operator==(const Image&) const = default;
+};
+struct Turned {
+    Storage *seen = nullptr, *source = nullptr;
+    DType dtype = DType::f32;
+    Image image{};
+};
+std::vector<Turned> turned_values;
+std::vector<uint32_t> free_places;
+Turned* turned_of(const Storage* s) {
+    const bool is = s->memory == unsettled && s->note >= first_turned && s->note < in_run;
+    return is ? &turned_values[s->note - first_turned] : nullptr;
+}
 
 // Others may write to such memory at any time.
 bool is_shared(const Storage* s) { return s->exported || (s->release && !s->read_only); }
@@ -67,12 +91,14 @@ bool is_read(const Storage* storage) {
 }
 
 void run_for(Storage* asked, bool everything = false, bool to_read = false);
+void note_turned(Storage* seen);
 
 void settle(Storage* storage) {
     const bool locked = PyGILState_Check();
     const PyGILState_STATE state = locked ? PyGILState_LOCKED : PyGILState_Ensure();
     try {
         while (storage->memory == unsettled) {
+            if (turned_of(storage)) note_turned(storage);
             run_for(storage);
             if (storage->memory == unsettled) {
                 if (storage->note == no_note && !is_read(storage)) throw RuntimeError(not_computed);
@@ -87,15 +113,14 @@ void settle(Storage* storage) {
     if (!locked) PyGILState_Release(state);
 }
 
-void let_go(Note& n) {
-    if (Storage* from = std::exchange(n.turned_from, nullptr)) from->drop();
+void let_go(Turned& t) {
+    free_places.push_back(uint32_t(&t - turned_values.data()));
+    std::exchange(t, {}).source->drop();
 }
 
 void forget(Storage* storage) {
-    if (!is_pending(storage)) return;
-    Note& n = notes[storage->note];
-    n.out = nullptr;
-    let_go(n);
+    if (is_pending(storage)) notes[storage->note].out = nullptr;
+    else if (Turned* t = turned_of(storage)) let_go(*t);
 }
 
 // A number of the CPU joins tensors of a GPU.
@@ -104,6 +129,7 @@ bool is_number_for(const Tensor& t, Device device) { return device.is_cuda() && 
 // An operand on a tape that is being run, or a view of the bytes of other elements.
 bool must_settle(const Tensor& t) {
     const Storage* s = t.storage();
+    if (const Turned* from = turned_of(s)) return from->dtype != t.dtype();
     return s->memory == unsettled && (s->note == in_run || (s->note != no_note && notes[s->note].step.result != t.dtype()));
 }
 
@@ -119,30 +145,30 @@ std::vector<bool> wanted_for(const Storage* asked, bool to_read) {
     for (size_t i = 0; i < n; i++) {
         wanted[i] = i == made || i + patience < n;
         if (to_read) continue;
-        for (const Operand& o : notes[i].operands)
+        for (const Operand& o : operands_of(notes[i]))
             if ((o.kind == Operand::memory && o.storage == asked) || (o.kind == Operand::noted && o.note == made)) wanted[i] = true;
     }
     for (bool changed = true; changed;) {
         for (size_t i = n; i-- > 0;)
             if (wanted[i])
-                for (const Operand& o : notes[i].operands)
+                for (const Operand& o : operands_of(notes[i]))
                     if (o.kind == Operand::noted) wanted[o.note] = true;
         // One that stays behind would read the memory of what it uses, if there is somebody who keeps it.
         changed = false;
         for (size_t i = 0; i < n; i++)
             if (!wanted[i])
-                for (const Operand& o : notes[i].operands)
+                for (const Operand& o : operands_of(notes[i]))
                     if (o.kind == Operand::noted && wanted[o.note] && !notes[o.note].out) wanted[i] = changed = true;
     }
     // What reads nothing else is made along with them.
     for (size_t i = 0; i < n; i++)
         if (wanted[i])
-            for (const Operand& o : notes[i].operands)
+            for (const Operand& o : operands_of(notes[i]))
                 if (o.kind == Operand::memory) read.push_back(o.storage);
     for (size_t i = 0; i < n; i++) {
         if (wanted[i] || !notes[i].out) continue;
         bool free = true;
-        for (const Operand& o : notes[i].operands) {
+        for (const Operand& o : operands_of(notes[i])) {
             if (o.kind == Operand::memory) free &= std::find(read.begin(), read.end(), o.storage) != read.end();
             if (o.kind == Operand::noted) free &= wanted[o.note];
         }
@@ -168,7 +194,7 @@ bool can_be_made_again(const Note& n, const Storage* asked, uint32_t made, int d
     using kernels::StepKind;
     const StepKind kind = n.step.kind;
     if (n.reduced || n.step.which || !(kind == StepKind::row || kind == StepKind::cast || kind == StepKind::where)) return false;
-    for (const Operand& o : n.operands) {
+    for (const Operand& o : operands_of(n)) {
         if (o.kind == Operand::memory && (o.storage == asked || o.storage->references < 2)) return false;
         if (o.kind != Operand::noted) continue;
         if (o.note == made) return false;
@@ -183,7 +209,6 @@ bool can_be_made_again(const Note& n, const Storage* asked, uint32_t made, int d
 bool is_cheap(const Note& n, const Storage* asked, uint32_t made) {
     if (!n.out) return false;
     const Operand& o = n.operands[0];
-    if (n.turned_from) return o.kind == Operand::memory ? o.storage != asked : o.note != made;
     if (n.step.kind == kernels::StepKind::cast && item_size(n.step.result) > item_size(o.dtype))
         return o.kind == Operand::memory ? o.storage != asked : notes[o.note].out && o.note != made;
     return remakes && (n.device.is_cuda() || worth_noting == 0) && can_be_made_again(n, asked, made);
@@ -203,10 +228,10 @@ std::vector<Fate> fates(const Storage* asked, bool everything, bool to_read) {
         if (!wanted[i]) continue;
         const bool can_wait = stays[i] || (i != made && is_cheap(n, written, written_note));
         fate[i] = !can_wait ? Fate::runs : used[i] ? Fate::runs_and_stays : Fate::stays;
-        for (const Operand& o : n.operands)
+        for (const Operand& o : operands_of(n))
             if (can_wait && o.kind == Operand::noted && !notes[o.note].out) stays[o.note] = true;
         if (fate[i] == Fate::stays) continue;
-        for (const Operand& o : n.operands)
+        for (const Operand& o : operands_of(n))
             if (o.kind == Operand::noted) used[o.note] = true;
     }
     return fate;
@@ -229,13 +254,13 @@ void take(const Storage* asked, bool everything, bool to_read, std::vector<Note>
             if (fate[i] != Fate::stays) {
                 place[i] = uint32_t(mine.size());
                 Note& now = mine.emplace_back(n);
-                if (fate[i] == Fate::runs_and_stays) now.out = now.turned_from = nullptr, n.again = true;
-                for (Operand& o : now.operands)
+                if (fate[i] == Fate::runs_and_stays) now.out = nullptr, n.again = true;
+                for (Operand& o : operands_of(now))
                     if (o.kind == Operand::noted) o.note = place[o.note];
             }
             if (fate[i] == Fate::runs) continue;
             place_in_rest[i] = rest;
-            for (Operand& o : n.operands) {
+            for (Operand& o : operands_of(n)) {
                 if (o.kind == Operand::noted && fate[o.note] == Fate::runs) {
                     o.kind = Operand::memory;
                     o.storage = mine[place[o.note]].out;
@@ -302,13 +327,12 @@ void run_for(Storage* asked, bool everything, bool to_read) {
             r.storage->memory = r.storage->device;
             r.storage->drop();
         }
-        for (Note& n : mine) let_go(n);
         running.unlock();
     };
     try {
         if (written) throw RuntimeError("internal error: memory that noted operators read was written to before they ran");
         for (const Note& n : mine)
-            for (const Operand& o : n.operands)
+            for (const Operand& o : operands_of(n))
                 if (o.kind == Operand::memory && !o.storage->address) throw RuntimeError(not_computed);
         for (const Output& o : outputs)
             if (!o.storage->address) accelerator.provide(o.storage);
@@ -328,13 +352,6 @@ void run_for(Storage* asked, bool everything, bool to_read) {
 }  // namespace
 
 namespace {
-
-struct Image {
-    int64_t samples, channels, places;
-    bool operator==(const Image&) const = default;
-};
-// Of a turned value.
-Image image_of(const Note& n) { return {n.layout.sizes[0], n.layout.sizes[1], n.layout.sizes[2]}; }
 
 // Where elements of contiguous [n, c, p] that are seen by a layout lie in [n, p, c]; nothing: no layout says that.
 std::optional<Layout> turned_layout(const Layout& l, const Image& image) {
@@ -361,14 +378,28 @@ std::optional<Layout> turned_layout(const Layout& l, const Image& image) {
     return r;
 }
 
+// The values of a source, for a note.
+Operand operand_of(const Turned& t) {
+    Operand o;
+    o.dtype = t.dtype;
+    if (is_pending(t.source)) {
+        o.kind = Operand::noted;
+        o.note = t.source->note;
+    } else {
+        o.kind = Operand::memory;
+        o.storage = t.source;
+        read_later(t.source);
+    }
+    return o;
+}
+
 // What notes read in the place of a turned value.
 std::optional<Operand> behind(const Tensor& t) {
-    if (!is_pending(t.storage())) return {};
-    const Note& n = notes[t.storage()->note];
-    if (!n.turned_from || n.step.result != t.dtype()) return {};
-    std::optional<Layout> l = turned_layout(t.layout(), image_of(n));
+    const Turned* from = turned_of(t.storage());
+    if (!from || from->dtype != t.dtype() || is_running(from->source)) return {};
+    std::optional<Layout> l = turned_layout(t.layout(), from->image);
     if (!l) return {};
-    Operand o = n.operands[0];
+    Operand o = operand_of(*from);
     o.layout = *l;
     return o;
 }
@@ -383,36 +414,50 @@ void make_pending(Storage* s, uint32_t note) {
     s->note = note;
 }
 
-void add_turned(Storage* seen, Operand from, Storage* source, const Image& image, Device device) {
+void add_turned(Storage* seen, Storage* source, DType dtype, const Image& image) {
+    if (free_places.empty()) {
+        free_places.push_back(uint32_t(turned_values.size()));
+        turned_values.emplace_back();
+    }
+    const uint32_t place = free_places.back();
+    free_places.pop_back();
+    source->retain();
+    turned_values[place] = {seen, source, dtype, image};
+    make_pending(seen, first_turned + place);
+}
+
+// A turned value becomes a note: somebody needs its memory.
+void note_turned(Storage* seen) {
+    if (Storage* source = turned_of(seen)->source; is_running(source)) settle(source);
+    Turned& t = *turned_of(seen);
+    const Dims sizes = {t.image.samples, t.image.channels, t.image.places};
     Note& n = notes.emplace_back();
     n.step.kind = kernels::StepKind::cast;
-    n.step.compute = n.step.block = n.step.result = from.dtype;
+    n.step.compute = n.step.block = n.step.result = t.dtype;
     n.step.count = 1;
-    n.device = device;
-    const Dims sizes = {image.samples, image.channels, image.places};
+    n.device = seen->device;
     n.layout = {sizes, contiguous_strides(sizes), 0};
-    from.layout = *turned_layout(n.layout, image);
-    n.operands[0] = from;
-    source->retain();
-    n.turned_from = source;
+    n.operands[0] = operand_of(t);
+    n.operands[0].layout = *turned_layout(n.layout, t.image);
     n.out = seen;
-    make_pending(seen, uint32_t(notes.size() - 1));
+    seen->note = uint32_t(notes.size() - 1);
     counts.notes++;
+    let_go(t);
 }
 
 // Lets a note, and those that it is made from, write with the channels last; who sees the results sees turned ones.
 void turn(uint32_t i, const Image& image) {
-    const int64_t count = image.samples * image.channels * image.places;
+    const int64_t count = image.count();
     {
         Note& n = notes[i];
-        if (image.channels < 2 || image.places < 2 || n.turned_from || n.reduced || n.step.kind == kernels::StepKind::reduce || product(n.layout.sizes) != count ||
-            !n.layout.is_contiguous() || n.layout.offset)
+        if (image.channels < 2 || image.places < 2 || n.reduced || n.step.kind == kernels::StepKind::reduce ||
+            product(n.layout.sizes) != count || !n.layout.is_contiguous() || n.layout.offset)
             return;
         const std::optional<Layout> layout = turned_layout(n.layout, image);
         if (!layout) return;
         auto uses = [&](auto each) {
             for (size_t j = i + 1; j < notes.size(); j++)
-                for (Operand& o : notes[j].operands)
+                for (Operand& o : operands_of(notes[j]))
                     if (o.kind == Operand::noted && o.note == i && !each(o)) return false;
             return true;
         };
@@ -424,11 +469,7 @@ void turn(uint32_t i, const Image& image) {
         Storage* source = Storage::make(seen->bytes, seen->device);
         make_pending(source, i);
         notes[i].out = source;
-        Operand from;
-        from.kind = Operand::noted;
-        from.dtype = notes[i].step.result;
-        from.note = i;
-        add_turned(seen, from, source, image, notes[i].device);
+        add_turned(seen, source, notes[i].step.result, image);
         source->drop();  // the turned value holds it
     }
     for (int k = 0; k < notes[i].step.count; k++) {
@@ -446,6 +487,39 @@ void turn(uint32_t i, const Image& image) {
 
 }  // namespace
 
+bool turns(Device device) {
+    return noting && (remakes || !grad_enabled()) && (device.is_cuda() || (worth_noting == 0 && device == Device{}));
+}
+
+namespace {
+
+bool made_from_turned(uint32_t i, int depth = 0) {
+    const Note& n = notes[i];
+    for (const Operand& o : operands_of(n)) {
+        if (o.kind == Operand::noted && depth < 8 && made_from_turned(o.note, depth + 1)) return true;
+        // memory with the channels last, which lie next to each other
+        const Layout& l = o.layout;
+        if (o.kind == Operand::memory && l.sizes.size() == 4 && l.strides[1] == 1 && l.sizes[1] > 1 && l.sizes[2] * l.sizes[3] > 1)
+            return true;
+    }
+    return false;
+}
+
+// The image that x is, or is a part of the channels of.
+Image image_of(const Tensor& x) {
+    const int64_t places = x.size(2) * x.size(3);
+    const int64_t all = int64_t(x.storage()->bytes) / x.item_size(), step = x.size(0) > 1 ? x.stride(0) : all;
+    if (x.is_contiguous() || places == 0 || step <= 0 || step % places || all % step) return {x.size(0), x.size(1), places};
+    return {all / step, step / places, places};
+}
+
+}  // namespace
+
+bool is_turned(const Tensor& x) {
+    const Storage* s = x.storage();
+    return x.dim() == 4 && (turned_of(s) || (is_pending(s) && made_from_turned(s->note)));
+}
+
 bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands, int count, uint64_t reduced) {
     const Device device = y.device();
     const bool on_gpu = device.is_cuda();
@@ -458,7 +532,7 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
         const Tensor& t = *operands[i].tensor;
         if (is_number_for(t, device)) continue;
         if (!(t.device() == device) || is_stored(t.dtype()) || is_shared(t.storage()) || (on_gpu && t.numel() >= INT32_MAX)) return false;
-        pays |= is_pending(t.storage()) || (step.kind == kernels::StepKind::reduce && t.numel() >= worth_noting);
+        pays |= is_pending(t.storage()) || turned_of(t.storage()) || (step.kind == kernels::StepKind::reduce && t.numel() >= worth_noting);
     }
     if (!pays) return false;
     alignas(16) char numbers[kernels::ProgramStep::most][16] = {};
@@ -475,6 +549,12 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
                 settled = true;
             }
     }
+
+    // A sum over places goes along the memory that its image will have.
+    if (const Tensor* t = operands[0].tensor; reduced && t && turns(device) && is_pending(t->storage()) && is_turned(*t))
+        turn(t->storage()->note, image_of(*t));
+    for (int i = 0; i < count; i++)
+        if (const Tensor* t = operands[i].tensor; t && turned_of(t->storage()) && !behind(*t)) note_turned(t->storage());
 
     if (notes.capacity() == notes.size()) notes.reserve(longest);
     Note& n = notes.emplace_back();
@@ -516,83 +596,35 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
     return true;
 }
 
-bool turns(Device device) {
-    return noting && (remakes || !grad_enabled()) && (device.is_cuda() || (worth_noting == 0 && device == Device{}));
-}
-
-namespace {
-
-bool made_from_turned(uint32_t i, int64_t count, int depth = 0) {
-    const Note& n = notes[i];
-    if (n.turned_from) return true;
-    for (const Operand& o : n.operands) {
-        if (o.kind == Operand::noted && depth < 8 && made_from_turned(o.note, count, depth + 1)) return true;
-        // memory with the channels last, which lie next to each other
-        if (o.kind != Operand::memory || o.layout.sizes.size() < 3 || product(o.layout.sizes) != count || o.layout.is_contiguous()) continue;
-        if (o.layout.strides[1] == 1 && o.layout.sizes[1] > 1) return true;
-    }
-    return false;
-}
-
-// The values of an image [n, c, h, w] on pending memory that it has for itself.
-bool is_whole(const Tensor& x) {
-    return is_pending(x.storage()) && x.is_contiguous() && x.offset() == 0 && size_t(x.numel() * x.item_size()) == x.storage()->bytes &&
-           notes[x.storage()->note].step.result == x.dtype();
-}
-
-// The image that x is, or is a part of the channels of.
-Image image_of(const Tensor& x) {
-    const int64_t places = x.size(2) * x.size(3);
-    const int64_t all = int64_t(x.storage()->bytes) / x.item_size(), step = x.size(0) > 1 ? x.stride(0) : all;
-    if (x.is_contiguous() || places == 0 || step <= 0 || step % places || all % step) return {x.size(0), x.size(1), places};
-    return {all / step, step / places, places};
-}
-
-}  // namespace
-
-bool is_turned(const Tensor& x) {
-    const Storage* s = x.storage();
-    return x.dim() == 4 && is_pending(s) && made_from_turned(s->note, x.numel());
-}
-
 Tensor by_channels(const Tensor& x) {
     const Layout wanted{x.sizes(), strides_for(x.sizes(), MemoryFormat::channels_last), 0};
     if (x.layout().is_contiguous(MemoryFormat::channels_last)) return x;
-    if (is_pending(x.storage()) && notes[x.storage()->note].step.result == x.dtype()) {
-        const Image image = image_of(x);
-        const Note& n = notes[x.storage()->note];
-        if (!n.turned_from) turn(x.storage()->note, image);
-        if (is_whole(x)) {
-            const Note& now = notes[x.storage()->note];
-            if (now.turned_from && image_of(now) == image) return from_storage(now.turned_from, wanted, x.dtype());
-        }
-    }
+    Storage* s = x.storage();
+    const Image image = image_of(x);
+    if (is_pending(s) && notes[s->note].step.result == x.dtype()) turn(s->note, image);
+    // all of it, or a part
+    if (const Turned* t = turned_of(s); t && x.is_contiguous() && x.offset() == 0 && t->image == image && t->dtype == x.dtype())
+        return from_storage(t->source, wanted, x.dtype());
     const Tensor y = empty_strided(x.sizes(), wanted.strides, x.dtype(), x.device());
     kernels::ProgramStep step;
     step.kind = kernels::StepKind::cast;
     step.compute = step.block = step.result = x.dtype();
     const Arg operand(x);
-    if (!behind(x) || !note(y, step, &operand, 1)) copy_values(y, x);
+    if (!turned_of(s) || !note(y, step, &operand, 1)) copy_values(y, x);
     return y;
 }
 
 Tensor turned(const Tensor& source) {
     const Tensor y = empty(source.sizes(), source.dtype(), source.device());
-    Storage* s = source.storage();
-    if (s->memory == unsettled && s->note == in_run) settle(s);
-    Operand from;
-    from.dtype = source.dtype();
-    if (is_pending(s)) from.kind = Operand::noted, from.note = s->note;
-    else from.kind = Operand::memory, from.storage = s, read_later(s);
-    add_turned(y.storage(), from, s, {source.size(0), source.size(1), source.size(2) * source.size(3)}, source.device());
+    add_turned(y.storage(), source.storage(), source.dtype(), {source.size(0), source.size(1), source.size(2) * source.size(3)});
     return y;
 }
 
 const void* peek(const Tensor& t) {
     Storage* s = t.storage();
-    if (s->memory == s->device || !(t.device() == current_device())) return t.device_data();
+    if (s->memory == s->device || !(t.device() == current_device()) || turned_of(s)) return t.device_data();
     if (is_pending(s)) run_for(s, false, true);
-    if (s->memory == unsettled && s->note == in_run) {  // another thread makes it
+    if (is_running(s)) {  // in another thread
         lock_running();
         running.unlock();
     }
@@ -611,7 +643,11 @@ Source source_of(const Tensor& t) {
     return {static_cast<const char*>(o.storage->address) + o.layout.offset * item_size(o.dtype), o.dtype};
 }
 
-void run_notes() { run_for(nullptr, true); }
+void run_notes() {
+    for (size_t i = 0; i < turned_values.size(); i++)
+        if (Storage* seen = turned_values[i].seen) note_turned(seen);
+    run_for(nullptr, true);
+}
 
 void enter_region() {
     if (depth++ == 0) count_regions(1);

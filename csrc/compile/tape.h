@@ -49,7 +49,7 @@ bool turns(Device device);
 bool is_turned(const Tensor& x);
 // The values of x [n, c, h, w] with the channels last, to be read by `peek` and not to be written to. No history.
 Tensor by_channels(const Tensor& x);
-// A contiguous tensor with the values of `source`, which is dense with the channels last and is not written to any more.
+// A contiguous tensor with the values of `source`, which is dense with the channels last and written to by nobody any more.
 Tensor turned(const Tensor& source);
 // The memory of values that are only read: notes that read them too can wait.
 const void* peek(const Tensor& t);
@@ -89,7 +89,6 @@ struct Note {
     uint64_t reduced = 0;
     bool again = false;      // its value was made before, and not kept
     Storage* out = nullptr;  // null: nobody sees the result
-    Storage* turned_from = nullptr;  // a turned value: the storage that it is a copy of, which it holds
 };
 
 // What was made of the notes of one run, for `explain` and for tests.

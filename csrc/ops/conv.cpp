@@ -43,6 +43,12 @@ Tensor turned_product(Product product, const ConvGeometry& g, const Tensor& a, c
     return bias.defined() ? y + reshape(alias(bias), {1, bias.numel(), 1, 1}) : y;
 }
 
+// The layout is changed once for all products with it.
+Tensor turned_gradient(const Tensor& g) {
+    const Tensor values = compile::by_channels(g);
+    return values.storage() == g.storage() ? g : compile::turned(values);
+}
+
 // The product without a gradient. Where the kernels take no half precision it is computed in float and rounded once, and
 // smaller integers in int64.
 Tensor compute(Product product, const ConvGeometry& g, const Tensor& a, const Tensor& b, const Tensor& bias) {
@@ -116,8 +122,10 @@ Tensor conv_output(const ConvGeometry& g, const Tensor& input, const Tensor& wei
         record(out, "ConvolutionBackward0", {input, weight, bias}, {input, weight}, [g](Backward& bw) {
             // The layout is changed once for all three.
             const bool keep = bw.grad().device().type != DeviceType::meta && kernels::conv().any_float;
-            Tensor grad = keep ? contiguous(bw.grad(), format_of(bw.saved(0))) : contiguous(bw.grad());
-            if (!bw.create_graph && is_turned_product(g, grad, bw.saved(1))) grad = compile::turned(compile::by_channels(grad));
+            const bool turned = !bw.create_graph && is_turned_product(g, bw.grad(), bw.saved(1));
+            const Tensor grad = turned ? turned_gradient(bw.grad())
+                                : keep ? contiguous(bw.grad(), format_of(bw.saved(0)))
+                                       : contiguous(bw.grad());
             // the input's gradient last: it is what the next node reads
             if (bw.needs(1) && bw.needs(2) && small_gradients(bw, g, grad)) {
                 if (bw.needs(0)) bw.set(0, conv_input(g, grad, bw.saved(1), {}));

@@ -252,7 +252,8 @@ Tensor group_norm_by_factors(const Tensor& x, int64_t groups, const Tensor& weig
                    kernels::norm().group_norm_gradients(call.shape, g.dtype(), compile::peek(grad), compile::peek(call.in),
                                                         mean.device_data(), rstd.device_data(), slope.device_data(), shift.device_data(),
                                                         pointer(dw), pointer(db));
-                   if (bw.needs(0)) bw.set(0, to(g * bw.saved(4) + x * slope + shift, x.dtype()));
+                   const Params one = params_of(Scalar(1));
+                   if (bw.needs(0)) bw.set(0, to(pointwise(Pointwise::addcmul, x * slope + shift, g, bw.saved(4), &one), x.dtype()));
                    bw.set(1, dw);
                    bw.set(2, db);
                });

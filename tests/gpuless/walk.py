@@ -202,6 +202,18 @@ def fused():
             yield "fused", wisp.compile(forward_and_back), [wisp.randn(128, 128).to(dtype)]
             yield "fused odd", wisp.compile(forward_and_back), [wisp.randn(77, 77).to(dtype)]
 
+    def normed_images(x, layer=wisp.nn.Conv2d(16, 16, 3, padding=1, dtype=wisp.bfloat16)):
+        y = F.silu(F.group_norm(x, 4, wisp.ones(x.shape[1]).requires_grad_()))
+        for _ in range(2):  # the images that a convolution gives have their channels last
+            y = F.interpolate(F.group_norm(layer(y.bfloat16()), 4), scale_factor=2)
+        y.sum().backward()
+        return y.detach()
+
+    for dtype in (wisp.bfloat16, wisp.float32):
+        normed = wisp.compile(normed_images)
+        for _ in range(2):
+            yield "normed images", normed, [wisp.randn(2, 16, 8, 8).to(dtype)]
+
 
 def main():
     results = {}

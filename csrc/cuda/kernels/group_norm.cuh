@@ -18,7 +18,8 @@ template <int N, class T, class C> WISP_INLINE void read(const T* from, C* to) {
 template <class X, class G, int N, bool Back> __global__ void __launch_bounds__(256)
     group_columns(const X* x, const G* g, const compute<X>* mean, compute<X>* partial, int64_t places, int channels, int per_group,
                   int width) {
-    using C = compute<X>;
+    using C = compute < X
+    > ;
     __shared__ C shared[2 * N * 256];
     const int across = threadIdx.x % width, down = threadIdx.x / width, depth = 256 / width;
     const int c = (blockIdx.x * width + across) * N;
@@ -63,7 +64,8 @@ template <class X, class G, int N, bool Back> __global__ void __launch_bounds__(
 // The same over planes, a block each, with one split.
 template <class X, class G, int N, bool Back> __global__ void __launch_bounds__(256)
     group_planes(const X* x, const G* g, const compute<X>* mean, compute<X>* partial, int64_t places, int channels, int per_group) {
-    using C = compute<X>;
+    using C = compute < X
+    > ;
     __shared__ C shared[33];
     const int64_t sample = blockIdx.x / channels;
     const int c = blockIdx.x % channels;
@@ -109,7 +111,8 @@ template <class X, class W> __global__ void __launch_bounds__(128)
     group_join(const X* x, int64_t step, int64_t along, const compute<X>* partial, const W* weight, const W* bias, compute<X>* mean,
                compute<X>* rstd, compute<X>* scale, compute<X>* shift, int64_t places, int channels, int per_group, int splits,
                double eps) {
-    using C = compute<X>;
+    using C = compute < X
+    > ;
     __shared__ C shared[33];
     const int64_t sample = blockIdx.y;
     const int begin = blockIdx.x * per_group, warp = threadIdx.x / 32;

@@ -4,10 +4,12 @@
 #include "../kernels/norm.h"
 
 #include "../compile/tape.h"
-#include "../python/autocast.h"
+
 #include "../python/registry.h"
 #include "format.h"
 #include "fused.h"
+
+#include "../python/autocast.h"
 
 namespace wisp {
 namespace {

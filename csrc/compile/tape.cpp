@@ -450,8 +450,11 @@ void turn(uint32_t i, const Image& image) {
     const int64_t count = image.count();
     {
         Note& n = notes[i];
-        if (image.channels < 2 || image.places < 2 || n.reduced || n.step.kind == kernels::StepKind::reduce ||
-            product(n.layout.sizes) != count || !n.layout.is_contiguous() || n.layout.offset)
+        using kernels::StepKind;
+        const StepKind kind = n.step.kind;  // those whose elements do not depend on where they lie
+        if (!(kind == StepKind::row || kind == StepKind::where || kind == StepKind::cast || kind == StepKind::join)) return;
+        if (image.channels < 2 || image.places < 2 || n.reduced || product(n.layout.sizes) != count || !n.layout.is_contiguous() ||
+            n.layout.offset)
             return;
         const std::optional<Layout> layout = turned_layout(n.layout, image);
         if (!layout) return;

@@ -206,56 +206,72 @@ void group_norm_backward(Backward& bw, int64_t batch, int64_t groups, int64_t ch
 
 // How the kernels that give factors take a call.
 struct GroupNormCall {
-    bool visibly_last = false;  // the strides of x say so
+    bool visibly_last;  // the strides of x say so
     kernels::GroupNorm shape;
     Tensor in, weight, bias;
 
-    GroupNormCall(const Tensor& x, int64_t groups, const Tensor& weight_, const Tensor& bias_) {
-        visibly_last = format_of(x) == MemoryFormat::channels_last;
-        const bool last = visibly_last || (x.dim() == 4 && compile::turns(x.device()) && compile::is_turned(x));
-        const DType d = x.dtype(), w = weight_ ? weight_.dtype() : bias_ ? bias_.dtype() : d;
-        weight = kernel_input(weight_, w), bias = kernel_input(bias_, w);
+    GroupNormCall(const Tensor& x, int64_t groups, DType w, const Tensor& weight_, const Tensor& bias_)
+        : visibly_last(noting && format_of(x) == MemoryFormat::channels_last),
+          weight(kernel_input(weight_, w)),
+          bias(kernel_input(bias_, w)) {
+        const bool last = visibly_last || (noting && compile::turns(x.device()) && compile::is_turned(x));
         in = last ? compile::by_channels(x) : kernel_input(x);
-        shape = {d, w, last, x.size(0), x.size(1), groups, x.numel() / (x.size(0) * x.size(1)), pointer(weight), pointer(bias)};
+        shape = {x.dtype(), w, last, x.size(0), x.size(1), groups, x.numel() / (x.size(0) * x.size(1)), pointer(weight), pointer(bias)};
     }
 };
 
-// In a compiled region on a GPU the kernels only give factors, and the rest is noted, so that it is fused with what comes before and after.
-// An empty tensor: not this one.
+// On a GPU kernels give factors, by which elements are mapped: in a compiled region that is noted, so that it is fused with what comes
+// before and after. An empty tensor: not this one.
 Tensor group_norm_by_factors(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps, DType result) {
     const auto factors = kernels::norm().group_norm_factors;
-    if (!factors || x.dim() > 4 || x.numel() == 0 || x.numel() >= INT32_MAX || x.size(0) > 65535) return {};
-    const bool last = x.layout().is_contiguous(MemoryFormat::channels_last) && format_of(x) == MemoryFormat::channels_last;
-    if (!x.is_contiguous() && !(last && compile::turns(x.device()))) return {};
+    if (!factors || !x.is_cuda() || x.numel() == 0 || x.numel() >= INT32_MAX || x.size(0) > 65535) return {};
+    if (noting) {
+        const bool last = x.dim() == 4 && x.layout().is_contiguous(MemoryFormat::channels_last) && compile::turns(x.device());
+        if (x.dim() > 4 || !(x.is_contiguous() || last)) return {};
+    } else if (x.numel() < 1 << 18) {
+        return {};  // one kernel is quicker than three
+    }
     const int64_t batch = x.size(0), channels = x.size(1), spatial = x.numel() / (batch * channels);
-    const DType c = compute_dtype(x.dtype());
+    const DType c = compute_dtype(x.dtype()), w = weight ? weight.dtype() : bias ? bias.dtype() : x.dtype();
     Dims each(x.dim(), 1);
     each[0] = batch, each[1] = channels;
     const Tensor mean = empty({batch, groups}, c), rstd = empty({batch, groups}, c), scale = empty(each, c), shift = empty(each, c);
     Tensor y;
     {
         GradMode off(false);
-        const GroupNormCall call(x, groups, weight, bias);
+        const GroupNormCall call(x, groups, w, weight, bias);
         factors(call.shape, compile::peek(call.in), mean.device_data(), rstd.device_data(), scale.device_data(), shift.device_data(), eps);
-        y = to(alias(x) * scale + shift, result);
-        if (call.visibly_last) y = compile::turned(y);  // PyTorch's result is contiguous on a GPU
+        if (noting) {
+            y = to(alias(x) * scale + shift, result);
+            if (call.visibly_last) y = compile::turned(y);  // PyTorch's result is contiguous on a GPU
+        } else {
+            y = empty(x.sizes(), result);
+            kernels::norm().group_norm_map(call.shape, call.in.device_data(), scale.device_data(), shift.device_data(), result,
+                                           y.device_data());
+        }
     }
     if (needs_grad(x, weight, bias))
         record(y, "NativeGroupNormBackward0", {x, weight, bias}, {x, weight, mean, rstd, scale, shift},
-               [batch, groups, channels, spatial, each, eps](Backward& bw) {
+               [batch, groups, channels, spatial, each, eps, c, w](Backward& bw) {
                    const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1);
                    if (needs_grad(g, x, weight)) return group_norm_formula(bw, batch, groups, channels, spatial, eps);
-                   if (!noting) return group_norm_backward(bw, batch, groups, channels, spatial);
-                   const DType c = bw.saved(2).dtype(), w = weight ? weight.dtype() : c;
                    const Tensor mean = bw.saved(2), rstd = bw.saved(3), slope = empty(each, c), shift = empty(each, c);
                    const Tensor dw = bw.needs(1) ? empty({channels}, w) : Tensor(), db = bw.needs(2) ? empty({channels}, w) : Tensor();
-                   const GroupNormCall call(x, groups, weight, {});
+                   const GroupNormCall call(x, groups, w, weight, {});
                    const Tensor grad = call.shape.last ? compile::by_channels(g) : kernel_input(g);
                    kernels::norm().group_norm_gradients(call.shape, g.dtype(), compile::peek(grad), compile::peek(call.in),
                                                         mean.device_data(), rstd.device_data(), slope.device_data(), shift.device_data(),
                                                         pointer(dw), pointer(db));
-                   const Params one = params_of(Scalar(1));
-                   if (bw.needs(0)) bw.set(0, to(pointwise(Pointwise::addcmul, x * slope + shift, g, bw.saved(4), &one), x.dtype()));
+                   const Tensor scale = bw.saved(4);
+                   if (bw.needs(0) && noting) {
+                       const Params one = params_of(Scalar(1));
+                       bw.set(0, to(pointwise(Pointwise::addcmul, x * slope + shift, g, scale, &one), x.dtype()));
+                   } else if (bw.needs(0)) {
+                       const Tensor dx = empty(x.sizes(), x.dtype());
+                       kernels::norm().group_norm_map_back(call.shape, g.dtype(), grad.device_data(), call.in.device_data(),
+                                                           scale.device_data(), slope.device_data(), shift.device_data(), dx.device_data());
+                       bw.set(0, dx);
+                   }
                    bw.set(1, dw);
                    bw.set(2, db);
                });
@@ -282,8 +298,7 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
             "but got bias of shape ",
             bias.sizes(), " and input of shape ", x.sizes());
     check_floating("GroupNormKernelImpl", x);
-    if (noting)
-        if (Tensor y = group_norm_by_factors(x, groups, weight, bias, eps, in_float ? DType::f32 : x.dtype())) return y;
+    if (Tensor y = group_norm_by_factors(x, groups, weight, bias, eps, in_float ? DType::f32 : x.dtype())) return y;
     if (in_float && is_reduced(x.dtype())) return group_norm(to(x, DType::f32), groups, weight, bias, eps);
     const DType d = x.dtype(), c = compute_dtype(d);
     // Weights of more digits than the input are not rounded: the whole is computed in theirs.

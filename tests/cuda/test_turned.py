@@ -92,12 +92,13 @@ def test_group_norm_in_regions(dtype, shape, groups, last):
         y.backward(g.to(x.device, y.dtype))
         return y.detach(), x.grad, w.grad, b.grad
 
+    near = {wisp.float64: 1e-12, wisp.float32: 1e-4}.get(dtype, 2e-2)
     wanted, eager, compiled = f(x.cpu().double(), w.cpu().double(), b.cpu().double()), f(x, w, b), wisp.compile(f)
     for _ in range(2):
         got = compiled(x, w, b)
     for a, e, c in zip(got, eager, wanted, strict=True):
         assert a.stride() == e.stride() and a.dtype == e.dtype
-        assert far(a.cpu(), c) < 2 * far(e.cpu(), c) + 1e-5
+        assert far(e.cpu(), c) < near and far(a.cpu(), c) < 2 * far(e.cpu(), c) + near / 10
 
 
 def test_halves_of_a_float_norm_under_autocast():

@@ -51,6 +51,34 @@ void lock_running() {
 
 template <class N> auto operands_of(N& note) { return std::span(note.operands, size_t(note.step.count)); }
 
+// What a note uses, next to each other in memory for all notes: every run looks through all of them.
+struct Uses {
+    Storage* storage[kernels::ProgramStep::most];
+    uint32_t note[kernels::ProgramStep::most];
+    Operand::Kind kind[kernels::ProgramStep::most];
+    uint8_t count;
+    // Its memory can wait, and patience has nothing to do with it any more: it is seen, or one that is seen needs it.
+    enum Sleep : uint8_t { awake, seen, inner } asleep;
+};
+std::vector<Uses> uses;  // as many as notes
+Uses uses_of(const Note& n) {
+    Uses u{};
+    for (const Operand& o : operands_of(n)) {
+        u.storage[u.count] = o.storage;
+        u.note[u.count] = o.note;
+        u.kind[u.count++] = o.kind;
+    }
+    return u;
+}
+template <class F> void each_noted(const Uses& u, F f) {
+    for (int k = 0; k < u.count; k++)
+        if (u.kind[k] == Operand::noted) f(u.note[k]);
+}
+template <class F> void each_memory(const Uses& u, F f) {
+    for (int k = 0; k < u.count; k++)
+        if (u.kind[k] == Operand::memory) f(u.storage[k]);
+}
+
 bool is_pending(const Storage* s) { return s->memory == unsettled && s->note < first_turned; }
 bool is_running(const Storage* s) { return s->memory == unsettled && s->note == in_run; }
 
@@ -143,35 +171,34 @@ std::vector<bool> wanted_for(const Storage* asked, bool to_read) {
     std::vector<const Storage*> read;
     const uint32_t made = is_pending(asked) ? asked->note : no_note;
     for (size_t i = 0; i < n; i++) {
-        wanted[i] = i == made || i + patience < n;
-        if (to_read) continue;
-        for (const Operand& o : operands_of(notes[i]))
-            if ((o.kind == Operand::memory && o.storage == asked) || (o.kind == Operand::noted && o.note == made)) wanted[i] = true;
+        const Uses& u = uses[i];
+        const bool sleeps = u.asleep == Uses::inner || (u.asleep == Uses::seen && notes[i].out);
+        bool is = i == made || (i + patience < n && !sleeps);
+        if (!to_read) {
+            each_memory(u, [&](const Storage* s) { is |= s == asked; });
+            each_noted(u, [&](uint32_t j) { is |= j == made; });
+        }
+        wanted[i] = is;
     }
     for (bool changed = true; changed;) {
         for (size_t i = n; i-- > 0;)
-            if (wanted[i])
-                for (const Operand& o : operands_of(notes[i]))
-                    if (o.kind == Operand::noted) wanted[o.note] = true;
+            if (wanted[i]) each_noted(uses[i], [&](uint32_t j) { wanted[j] = true; });
         // One that stays behind would read the memory of what it uses, if there is somebody who keeps it.
         changed = false;
         for (size_t i = 0; i < n; i++)
             if (!wanted[i])
-                for (const Operand& o : operands_of(notes[i]))
-                    if (o.kind == Operand::noted && wanted[o.note] && !notes[o.note].out) wanted[i] = changed = true;
+                each_noted(uses[i], [&](uint32_t j) {
+                    if (wanted[j] && !notes[j].out) wanted[i] = changed = true;
+                });
     }
     // What reads nothing else is made along with them.
     for (size_t i = 0; i < n; i++)
-        if (wanted[i])
-            for (const Operand& o : operands_of(notes[i]))
-                if (o.kind == Operand::memory) read.push_back(o.storage);
+        if (wanted[i]) each_memory(uses[i], [&](const Storage* s) { read.push_back(s); });
     for (size_t i = 0; i < n; i++) {
-        if (wanted[i] || !notes[i].out) continue;
+        if (wanted[i] || uses[i].asleep || !notes[i].out) continue;
         bool free = true;
-        for (const Operand& o : operands_of(notes[i])) {
-            if (o.kind == Operand::memory) free &= std::find(read.begin(), read.end(), o.storage) != read.end();
-            if (o.kind == Operand::noted) free &= wanted[o.note];
-        }
+        each_memory(uses[i], [&](const Storage* s) { free = free && std::find(read.begin(), read.end(), s) != read.end(); });
+        each_noted(uses[i], [&](uint32_t j) { free &= wanted[j]; });
         wanted[i] = free;
     }
     return wanted;
@@ -224,15 +251,15 @@ std::vector<Fate> fates(const Storage* asked, bool everything, bool to_read) {
     std::vector<bool> stays(notes.size());  // nobody sees it, and one that stays needs it
     std::vector<Fate> fate(notes.size(), Fate::stays);
     for (size_t i = notes.size(); i-- > 0;) {
-        const Note& n = notes[i];
         if (!wanted[i]) continue;
+        const Note& n = notes[i];
         const bool can_wait = stays[i] || (i != made && is_cheap(n, written, written_note));
         fate[i] = !can_wait ? Fate::runs : used[i] ? Fate::runs_and_stays : Fate::stays;
-        for (const Operand& o : operands_of(n))
-            if (can_wait && o.kind == Operand::noted && !notes[o.note].out) stays[o.note] = true;
-        if (fate[i] == Fate::stays) continue;
-        for (const Operand& o : operands_of(n))
-            if (o.kind == Operand::noted) used[o.note] = true;
+        if (can_wait) uses[i].asleep = n.out ? Uses::seen : Uses::inner;
+        each_noted(uses[i], [&](uint32_t j) {
+            if (can_wait && !notes[j].out) stays[j] = true;
+            if (fate[i] != Fate::stays) used[j] = true;
+        });
     }
     return fate;
 }
@@ -241,50 +268,71 @@ std::vector<Fate> fates(const Storage* asked, bool everything, bool to_read) {
 void take(const Storage* asked, bool everything, bool to_read, std::vector<Note>& mine, std::vector<Reader>& read,
           std::vector<Output>& outputs) {
     const std::vector<Fate> fate = fates(asked, everything, to_read);
-    std::vector<Storage*> used;  // by the rest
+    std::vector<std::pair<Storage*, bool>> touched;  // what those that run read or make, and whether the rest reads it
     std::vector<Reader> stay;
     if (std::all_of(fate.begin(), fate.end(), [](Fate f) { return f == Fate::runs; })) {
         mine.swap(notes);
         read.swap(readers);
+        uses.clear();
     } else {
         std::vector<uint32_t> place(notes.size()), place_in_rest(notes.size());
         uint32_t rest = 0;
-        for (size_t i = 0; i < notes.size(); i++) {
+        for (uint32_t i = 0; i < notes.size(); i++) {
             Note& n = notes[i];
+            Uses& u = uses[i];
             if (fate[i] != Fate::stays) {
                 place[i] = uint32_t(mine.size());
                 Note& now = mine.emplace_back(n);
                 if (fate[i] == Fate::runs_and_stays) now.out = nullptr, n.again = true;
                 for (Operand& o : operands_of(now))
                     if (o.kind == Operand::noted) o.note = place[o.note];
+                if (now.out) touched.emplace_back(now.out, false);
+                each_memory(u, [&](Storage* s) { touched.emplace_back(s, false); });
             }
             if (fate[i] == Fate::runs) continue;
             place_in_rest[i] = rest;
-            for (Operand& o : operands_of(n)) {
-                if (o.kind == Operand::noted && fate[o.note] == Fate::runs) {
-                    o.kind = Operand::memory;
-                    o.storage = mine[place[o.note]].out;
-                    o.note = no_note;
-                } else if (o.kind == Operand::noted) {
-                    o.note = place_in_rest[o.note];
+            for (int k = 0; k < u.count; k++) {
+                if (u.kind[k] != Operand::noted) continue;
+                Operand& o = n.operands[k];
+                if (const uint32_t j = u.note[k]; fate[j] == Fate::runs) {
+                    o.kind = u.kind[k] = Operand::memory;
+                    o.storage = u.storage[k] = mine[place[j]].out;
+                    o.note = u.note[k] = no_note;
+                } else if (place_in_rest[j] != j) {
+                    o.note = u.note[k] = place_in_rest[j];
                 }
-                if (o.kind == Operand::memory) used.push_back(o.storage);
             }
-            if (n.out) n.out->note = rest;
-            if (rest != i) notes[rest] = std::move(n);
+            if (rest != i) {
+                if (n.out) n.out->note = rest;
+                notes[rest] = std::move(n);
+                uses[rest] = u;
+            }
             rest++;
         }
         notes.resize(rest);
-        std::sort(used.begin(), used.end());
+        uses.resize(rest);
+        std::sort(touched.begin(), touched.end());
+        touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+        for (const Uses& u : uses)
+            each_memory(u, [&](Storage* s) {
+                const auto at = std::lower_bound(touched.begin(), touched.end(), s, [](const auto& t, Storage* x) { return t.first < x; });
+                if (at != touched.end() && at->first == s) at->second = true;
+            });
     }
-    auto is_used = [&](Storage* s) { return std::binary_search(used.begin(), used.end(), s); };
-    for (const Reader& r : readers) (is_used(r.storage) ? stay : read).push_back(r);
+    // Of others nothing has changed.
+    auto is_used = [&](Storage* s) {
+        const auto at = std::lower_bound(touched.begin(), touched.end(), s, [](const auto& t, Storage* x) { return t.first < x; });
+        return at == touched.end() || at->first != s || at->second;
+    };
+    if (!uses.empty())
+        for (const Reader& r : readers) (is_used(r.storage) ? stay : read).push_back(r);
+    else read.insert(read.end(), readers.begin(), readers.end());
     // From here on another thread may drop a tensor whose values are being made.
     for (const Note& n : mine) {
         if (!n.out) continue;
         n.out->retain();
         n.out->note = in_run;
-        outputs.push_back({n.out, is_used(n.out)});
+        outputs.push_back({n.out, !uses.empty() && is_used(n.out)});
         if (!outputs.back().read_later) continue;
         n.out->retain();
         stay.push_back({n.out, n.out->version});
@@ -388,7 +436,6 @@ Operand operand_of(const Turned& t) {
     } else {
         o.kind = Operand::memory;
         o.storage = t.source;
-        read_later(t.source);
     }
     return o;
 }
@@ -438,8 +485,10 @@ void note_turned(Storage* seen) {
     n.device = seen->device;
     n.layout = {sizes, contiguous_strides(sizes), 0};
     n.operands[0] = operand_of(t);
+    if (n.operands[0].kind == Operand::memory) read_later(n.operands[0].storage);
     n.operands[0].layout = *turned_layout(n.layout, t.image);
     n.out = seen;
+    uses.push_back(uses_of(n));
     seen->note = uint32_t(notes.size() - 1);
     counts.notes++;
     let_go(t);
@@ -458,14 +507,14 @@ void turn(uint32_t i, const Image& image) {
             return;
         const std::optional<Layout> layout = turned_layout(n.layout, image);
         if (!layout) return;
-        auto uses = [&](auto each) {
+        auto users = [&](auto each) {
             for (size_t j = i + 1; j < notes.size(); j++)
                 for (Operand& o : operands_of(notes[j]))
                     if (o.kind == Operand::noted && o.note == i && !each(o)) return false;
             return true;
         };
-        if (!uses([&](Operand& o) { return turned_layout(o.layout, image).has_value(); })) return;
-        uses([&](Operand& o) { return o.layout = *turned_layout(o.layout, image), true; });
+        if (!users([&](Operand& o) { return turned_layout(o.layout, image).has_value(); })) return;
+        users([&](Operand& o) { return o.layout = *turned_layout(o.layout, image), true; });
         n.layout = *layout;
     }
     if (Storage* seen = notes[i].out) {
@@ -581,6 +630,7 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
         o.layout = t.layout();
         if (std::optional<Operand> source = behind(t)) {
             o = *source;
+            if (o.kind == Operand::memory) read_later(o.storage);
         } else if (is_pending(s)) {
             o.kind = Operand::noted;
             o.note = s->note;
@@ -590,6 +640,7 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
             read_later(s);
         }
     }
+    uses.push_back(uses_of(n));
     n.out = y.storage();
     make_pending(n.out, uint32_t(notes.size() - 1));
     counts.notes++;

@@ -75,7 +75,8 @@ def test_a_unet_learns_as_it_does_eagerly(last):
 
 @pytest.mark.parametrize("dtype", [wisp.float32, wisp.bfloat16, wisp.float16, wisp.float64])
 @pytest.mark.parametrize(
-    "shape,groups", [((4, 64, 16, 16), 8), ((2, 6, 5), 3), ((3, 8, 7, 9), 1), ((2, 30, 1, 3), 30), ((2, 512, 8, 8), 32)]
+    "shape,groups",
+    [((4, 64, 16, 16), 8), ((2, 6, 5), 3), ((3, 8, 7, 9), 1), ((2, 30, 1, 3), 30), ((2, 512, 8, 8), 32), ((4, 32, 64, 65), 8)],
 )
 @pytest.mark.parametrize("last", [False, True])
 def test_group_norm_in_regions(dtype, shape, groups, last):

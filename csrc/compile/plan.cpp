@@ -81,6 +81,17 @@ bool is_dense(const Dims& sizes, const Dims& strides, int64_t count) {
     return true;
 }
 
+// Dimensions of size 1 aside, which let it be broadcast.
+bool is_same_but_for_ones(const Layout& a, const Layout& b) {
+    int64_t i = 0, j = 0;
+    for (;; i++, j++) {
+        while (i < a.sizes.size() && a.sizes[i] == 1) i++;
+        while (j < b.sizes.size() && b.sizes[j] == 1) j++;
+        if (i == a.sizes.size() || j == b.sizes.size()) return i == a.sizes.size() && j == b.sizes.size();
+        if (a.sizes[i] != b.sizes[j] || a.strides[i] != b.strides[j]) return false;
+    }
+}
+
 int64_t product_of(const Dims& sizes, int64_t count) {
     int64_t n = 1;
     for (int64_t d = 0; d < count; d++) n *= sizes[d];
@@ -185,8 +196,7 @@ private:
                 if (o.kind != Operand::noted) continue;
                 const Layout& made = notes_[o.note].layout;
                 uses[o.note]++;
-                if (n.reduced || o.layout.offset || !(o.layout.sizes == made.sizes) || !(o.layout.strides == made.strides))
-                    used_as_made[o.note] = false;
+                if (n.reduced || o.layout.offset || !is_same_but_for_ones(o.layout, made)) used_as_made[o.note] = false;
                 if (!is_elsewhere(n, o, inlined_[i])) used_elsewhere[o.note] = false;
             }
         }

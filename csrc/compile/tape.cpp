@@ -2,6 +2,7 @@
 #include "tape.h"
 
 #include <algorithm>
+#include <bitset>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -269,6 +270,13 @@ void take(const Storage* asked, bool everything, bool to_read, std::vector<Note>
           std::vector<Output>& outputs) {
     const std::vector<Fate> fate = fates(asked, everything, to_read);
     std::vector<std::pair<Storage*, bool>> touched;  // what those that run read or make, and whether the rest reads it
+    std::bitset<256> may_be;                         // in there, for a quick no
+    auto place_of = [](const Storage* s) { return uintptr_t(s) / 64 % 256; };
+    auto find = [&](Storage* s) -> std::pair<Storage*, bool>* {
+        if (!may_be[place_of(s)]) return nullptr;
+        const auto at = std::lower_bound(touched.begin(), touched.end(), std::pair(s, false));
+        return at != touched.end() && at->first == s ? &*at : nullptr;
+    };
     std::vector<Reader> stay;
     if (std::all_of(fate.begin(), fate.end(), [](Fate f) { return f == Fate::runs; })) {
         mine.swap(notes);
@@ -313,16 +321,15 @@ void take(const Storage* asked, bool everything, bool to_read, std::vector<Note>
         uses.resize(rest);
         std::sort(touched.begin(), touched.end());
         touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+        for (const auto& t : touched) may_be[place_of(t.first)] = true;
         for (const Uses& u : uses)
             each_memory(u, [&](Storage* s) {
-                const auto at = std::lower_bound(touched.begin(), touched.end(), s, [](const auto& t, Storage* x) { return t.first < x; });
-                if (at != touched.end() && at->first == s) at->second = true;
+                if (auto* t = find(s)) t->second = true;
             });
     }
-    // Of others nothing has changed.
     auto is_used = [&](Storage* s) {
-        const auto at = std::lower_bound(touched.begin(), touched.end(), s, [](const auto& t, Storage* x) { return t.first < x; });
-        return at == touched.end() || at->first != s || at->second;
+        const auto* t = find(s);
+        return !t || t->second;  // of others nothing has changed
     };
     if (!uses.empty())
         for (const Reader& r : readers) (is_used(r.storage) ? stay : read).push_back(r);

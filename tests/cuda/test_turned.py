@@ -109,13 +109,13 @@ def test_halves_of_a_float_norm_under_autocast():
     def f(x):
         with wisp.autocast("cuda", dtype=wisp.bfloat16):
             y = norm(x * 2)
-        (y * y).sum().backward()
+        (y * y * y).sum().backward()
         return y.detach()
 
     eager = f(x)
     wanted, x.grad = x.grad, None
     got = wisp.compile(f)(x)
-    assert eager.dtype == got.dtype == wisp.float32 and far(got, eager) < 1e-5 and far(x.grad, wanted) < 2e-2
+    assert eager.dtype == got.dtype == wisp.float32 and far(got, eager) < 1e-5 and far(x.grad, wanted) < 1e-2
 
 
 def test_second_derivatives():

@@ -26,6 +26,22 @@ def _centred(window, n_fft):
     return _core.cat([window.new_zeros(left), window, window.new_zeros(n_fft - left - window.shape[0])])
 
 
+_told = set()
+
+
+def _check_window(name, window):
+    """PyTorch's warning, once, about a transform without a window."""
+    import wisp
+
+    if window is None and (name not in _told or wisp.is_warn_always_enabled()):
+        _told.add(name)
+        warnings.warn(
+            "A window was not provided. A rectangular window will be applied, which is known to cause spectral leakage. Other windows such as "
+            f"torch.hann_window or torch.hamming_window are recommended to reduce it; window=torch.ones(win_length) ends this warning ({name}).",
+            stacklevel=3,
+        )
+
+
 def stft(
     input,
     n_fft,
@@ -40,6 +56,7 @@ def stft(
     align_to_window=None,
 ):
     """The Fourier transforms of overlapping windows of a signal: (..., frequencies, frames)."""
+    _check_window("stft", window)
     from wisp import fft
     from wisp.nn.functional import pad
 
@@ -108,6 +125,7 @@ def istft(
     return_complex=False,
 ):
     """The signal whose short-time Fourier transform is nearest to `input`."""
+    _check_window("istft", window)
     from wisp import fft
 
     hop_length = n_fft // 4 if hop_length is None else hop_length

@@ -116,3 +116,14 @@ def test_windows_are_made_where_they_are_asked_for():
             assert getattr(wisp, name + "_window")(length, device="meta").device.type == "meta"
             assert getattr(wisp.signal.windows, name)(length, device="meta").device.type == "meta"
     assert wisp.signal.windows.gaussian(5, requires_grad=True).requires_grad
+
+
+def test_transforms_without_a_window_warn():
+    wisp.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match="A window was not provided"):
+            spectrum = wisp.stft(wisp.rand(100), 10, return_complex=True)
+        with pytest.warns(UserWarning, match="A window was not provided"):
+            wisp.istft(spectrum, 10)
+    finally:
+        wisp.set_warn_always(False)

@@ -36,8 +36,8 @@ def _check_window(name, window):
     if window is None and (name not in _told or wisp.is_warn_always_enabled()):
         _told.add(name)
         warnings.warn(
-            "A window was not provided. A rectangular window will be applied, which is known to cause spectral leakage. Other windows, such "
-            "as torch.hann_window, are recommended to reduce it; a window of ones says that this one is meant.",
+            "A window was not provided. A rectangular window will be applied, which is known to cause spectral leakage. Other windows, as "
+            "torch.hann_window, are recommended to reduce it; a window of ones says that this one is meant.",
             stacklevel=3,
         )
 

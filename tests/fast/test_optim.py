@@ -212,3 +212,21 @@ def test_gradients_reach_hyperparameters(kind):
 
     numbers = [wisp.tensor(n, dtype=wisp.float64, requires_grad=True) for n in (0.1, 0.01, 0.9, 0.99)]
     assert wisp.autograd.gradcheck(after, numbers[: 2 if kind is wisp.optim.SGD else 4])
+
+
+def test_nadam_differentiates_the_product_of_its_momenta():
+    def step(p, grad, product):
+        p = p.clone()
+        p.grad = grad
+        optimizer = wisp.optim.NAdam([p], lr=0.1, differentiable=True)
+        optimizer.state[p] = {
+            "step": wisp.tensor(10.0, dtype=wisp.float64),
+            "exp_avg": wisp.full((3,), 0.5, dtype=wisp.float64),
+            "exp_avg_sq": wisp.ones(3, dtype=wisp.float64),
+            "mu_product": product.clone(),
+        }
+        optimizer.step()
+        return p
+
+    p, grad = (wisp.rand(3, dtype=wisp.float64, requires_grad=True) for _ in range(2))
+    assert wisp.autograd.gradcheck(step, (p, grad, wisp.tensor(0.7, dtype=wisp.float64, requires_grad=True)))

@@ -109,7 +109,7 @@ def nadam_step(
         mu = beta1 * (1 - 0.5 * 0.96 ** (t * momentum_decay))
         mu_next = beta1 * (1 - 0.5 * 0.96 ** ((t + 1) * momentum_decay))
         mu_products[i].mul_(mu)
-        mu_product = _value(mu_products[i])
+        mu_product = mu_products[i] if mu_products[i].requires_grad else _value(mu_products[i])
         m, v = _moments(m, v, g, beta1, beta2)
         denominator = (v / (1 - beta2**t)).sqrt() + eps
         p.sub_(lr * (1 - mu) / (1 - mu_product) * g / denominator)

@@ -6,9 +6,12 @@
 Each row runs at four sizes, every one twice the one before. The exponent is the slope of time against size between the second and the
 last (the first is warm-up); 1.0 is linear. The last column is Wisp's time at the largest size as a fraction of PyTorch's.
 
-What keeps many objects alive (graphs, parameters) outgrows the caches on its way, and then each object costs more, whoever made it. The
-column "plain" has the exponent of nothing but that: as many bytearrays of Python's, of as many bytes as an item of the row holds in Wisp,
-are made, touched and dropped. A row is marked if its exponent is above 1.1 and above the plain one, or if it is slower than PyTorch.
+What keeps many objects alive (graphs, parameters) outgrows the caches on its way, and then each object costs more, whoever made it: such a
+row begins where it has left them, with twice the bytes of the last cache at its second size. Python's collector begins to walk through all
+objects at sizes of its own, so that exponents are measured without it, as `timeit` does; the times in milliseconds, and with them the
+fractions, are measured with it. A side that took more than two seconds, or that died, is not asked for larger sizes, and the fraction is
+that of the largest size that both did. A row is marked if its exponent is above 1.1 times the power of its work, or if it is slower than
+PyTorch.
 Needs torch in the same environment and a quiet machine.
 """
 
@@ -17,6 +20,7 @@ import importlib
 import io
 import json
 import math
+import pathlib
 import subprocess
 import sys
 import time
@@ -24,6 +28,16 @@ import time
 ROUNDS = 3
 LINEAR = 1.1
 N_LOG_N = 1.08  # the exponent of n log n between a quarter of a million and a million
+SECONDS = 2.0  # a row that took longer is not made larger
+
+
+def last_cache():
+    """The bytes of the largest cache of the first processor, as Linux tells them; 32 MiB where it does not."""
+    sizes = [32 << 10]
+    for path in pathlib.Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = path.read_text().strip()
+        sizes.append(int(text.rstrip("KM")) * (1024 if text.endswith("M") else 1))
+    return 1024 * max(sizes)
 
 
 def rows(torch):
@@ -210,10 +224,11 @@ def rows(torch):
         "indexing: x[i] of all i, with backward": (4000, indexing, 1.0, 1700),
         "in-place: y[i] = x[i] for all i, with backward": (2000, writes, 1.0, 2900),
         "modules: construction": (4000, made, 1.0, 3100),
-        "modules: state_dict of a tree": (8000, states, 1.0, 1800),
-        "modules: load_state_dict of a tree": (4000, loads, 1.0, 1800),
+        # names in a tree are as long as it is deep
+        "modules: state_dict of a tree": (8000, states, N_LOG_N, 1800),
+        "modules: load_state_dict of a tree": (4000, loads, N_LOG_N, 1800),
         "modules: load_state_dict of a list": (2000, loads_list, 1.0, 3100),
-        "modules: named_parameters of a tree": (8000, names, 1.0, 1800),
+        "modules: named_parameters of a tree": (8000, names, N_LOG_N, 1800),
         "files: save small tensors": (3200, saved, 1.0, 0),
         "files: load small tensors": (3200, loaded, 1.0, 0),
         "parameters: clip_grad_norm_": (8000, clip, 1.0, 1500),
@@ -222,7 +237,7 @@ def rows(torch):
         "parameters: Adam": (8000, optimizer("Adam"), 1.0, 4300),
         "parameters: AdamW, one by one": (4000, optimizer("AdamW", foreach=False), 1.0, 4300),
         "parameters: RMSprop": (8000, optimizer("RMSprop"), 1.0, 3500),
-        "parameters: Adam's state there and back": (4000, optimizer_state, 1.0, 0),
+        "parameters: Adam's state there and back": (4000, optimizer_state, 1.0, 4300),
         "data: loader of a TensorDataset": (64000, loader, 1.0, 0),
         "data: a tensor of nested lists": (64000, lists, 1.0, 0),
         "join: cat of small tensors": (16000, cat, 1.0, 750),
@@ -238,77 +253,80 @@ def rows(torch):
     }
 
 
-def plain(n, size):
-    """n objects of so many bytes made, touched and dropped: how the machine's caches alone let cost grow."""
-
-    def work():
-        objects = [bytearray(size) for _ in range(n)]
-        for o in objects:
-            o[0] = 1
-
-    return work
-
-
 def serve(package):
-    """Answers each [name, size, bytes held] with the least of some seconds that the work, or the plain one (bytes > 0), took."""
+    """Answers each [name, size, whether Python's collector runs] with the seconds that the work took."""
     sys.setrecursionlimit(10000)
     torch = importlib.import_module(package)
     table = rows(torch)
     print(json.dumps({name: [row[0], *row[2:]] for name, row in table.items()}), flush=True)
     made = {}
     for line in sys.stdin:
-        name, size, held = json.loads(line)
-        if (name, size, held) not in made:
+        name, size, collects = json.loads(line)
+        if (name, size) not in made:
             if not any(key[0] == name for key in made):
                 made.clear()
-            made[name, size, held] = plain(size, held) if held else table[name][1](size)
-        work, best = made[name, size, held], math.inf
-        for _ in range(2):
-            gc.collect()
-            start = time.perf_counter()
-            work()
-            best = min(best, time.perf_counter() - start)
-        print(json.dumps(best), flush=True)
+            made[name, size] = table[name][1](size)
+        work = made[name, size]
+        gc.collect()
+        if not collects:
+            gc.disable()
+        start = time.perf_counter()
+        work()
+        print(json.dumps(time.perf_counter() - start), flush=True)
+        gc.enable()
 
 
 def exponent(times):
-    return math.log(times[3] / times[1]) / math.log(4)
+    return math.log(times[3] / times[1]) / math.log(4) if times[3] < math.inf else math.nan
+
+
+class Side:
+    """A process with one of the packages. One that dies at a size (deep graphs overflow its stack) is started anew, and took for ever."""
+
+    def __init__(self, package):
+        self.package = package
+        self.start()
+
+    def start(self):
+        command = [sys.executable, __file__, "--serve", self.package]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.found = json.loads(self.process.stdout.readline())
+
+    def ask(self, *question):
+        print(json.dumps(question), file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        if not answer:
+            self.process.wait()
+            self.start()
+        return json.loads(answer or "Infinity")
 
 
 def main(words):
-    servers = [
-        subprocess.Popen([sys.executable, __file__, "--serve", package], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        for package in ("wisp", "torch")
-    ]
-    found = [json.loads(server.stdout.readline()) for server in servers][0]
-
-    def ask(server, *question):
-        print(json.dumps(question), file=server.stdin, flush=True)
-        return json.loads(server.stdout.readline())
-
-    print(f"{'':48}{'size':>9}{'wisp ms':>10}{'exponent':>10}{'plain':>7}{'torch ms':>10}{'exponent':>10}{'fraction':>10}")
-    for name, (largest, power, held) in found.items():
+    sides = [Side("wisp"), Side("torch")]
+    outside = 2 * last_cache()
+    print(f"{'':48}{'size':>9}{'exponent':>10}{'torch':>8}{'at size':>9}{'wisp ms':>10}{'torch ms':>10}{'fraction':>10}")
+    for name, (least, power, held) in sides[0].found.items():
         if not all(word in name for word in words):
             continue
+        largest = max(least, 4 * outside // held) if held else least
         sizes = [largest // 8, largest // 4, largest // 2, largest]
-        sides = [(server, 0) for server in servers] + ([(servers[0], held)] if held else [])
         times = [[math.inf] * 4 for _ in sides]
-        for _ in range(ROUNDS):  # sizes and sides take turns: what disturbs the machine disturbs all of them
+        for turn in range(ROUNDS):  # sizes and sides take turns: what disturbs the machine disturbs all of them
             for i, size in enumerate(sizes):
-                for t, (server, bytes_held) in zip(times, sides):
-                    t[i] = min(t[i], ask(server, name, size, bytes_held))
+                for t, side in zip(times, sides):
+                    if max([0.0, *t[:i]]) < SECONDS and (turn == 0 or t[i] < SECONDS):
+                        t[i] = min(t[i], side.ask(name, size, False))
         slopes = [exponent(t) for t in times]
-        allowed = max(LINEAR * power, slopes[2] if held else 0)
-        fraction = times[0][3] / times[1][3]
-        mark = " <-" if slopes[0] > allowed or fraction > 1 else ""
-        beside = f"{slopes[2]:7.2f}" if held else " " * 7
+        both = max(i for i in range(4) if max(t[i] for t in times) < math.inf)
+        wisp, torch = (min(side.ask(name, sizes[both], True) for _ in range(2)) for side in sides)
+        mark = " <-" if slopes[0] > LINEAR * power or wisp > torch else ""
         print(
-            f"{name:48}{largest:9}{times[0][3] * 1e3:10.2f}{slopes[0]:10.2f}{beside}{times[1][3] * 1e3:10.2f}{slopes[1]:10.2f}"
-            f"{fraction:10.2f}{mark}",
+            f"{name:48}{largest:9}{slopes[0]:10.2f}{slopes[1]:8.2f}{sizes[both]:9}{wisp * 1e3:10.2f}{torch * 1e3:10.2f}"
+            f"{wisp / torch:10.2f}{mark}",
             flush=True,
         )
-    for server in servers:
-        server.stdin.close()
+    for side in sides:
+        side.process.stdin.close()
 
 
 if __name__ == "__main__":

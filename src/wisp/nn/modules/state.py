@@ -95,16 +95,19 @@ class State:
         """Call `hook(module, incompatible_keys)` after loading; it may change the lists of keys in place."""
         return _add(self._load_state_dict_post_hooks, hook)
 
-    def _persistent_buffers(self):
+    def _own_tensors(self):
+        """Parameters and persistent buffers, with their names."""
+        if not self._buffers:
+            return self._parameters.items()
         skipped = self._non_persistent_buffers_set
-        return ((name, buffer) for name, buffer in self._buffers.items() if name not in skipped)
+        return (*self._parameters.items(), *(item for item in self._buffers.items() if item[0] not in skipped))
 
     def _has_extra_state(self, method):
         return getattr(type(self), method) is not getattr(State, method)
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         """Put this module's own parameters and buffers (not those of its children) into `destination`."""
-        for name, tensor in (*self._parameters.items(), *self._persistent_buffers()):
+        for name, tensor in self._own_tensors():
             if tensor is not None:
                 destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
         if self._has_extra_state("get_extra_state"):
@@ -147,7 +150,7 @@ class State:
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
         assign = local_metadata.get("assign_to_params_buffers", False)
-        own = {name: tensor for name, tensor in (*self._parameters.items(), *self._persistent_buffers()) if tensor is not None}
+        own = {name: tensor for name, tensor in self._own_tensors() if tensor is not None}
         for name, tensor in own.items():
             key = prefix + name
             if key in state_dict:

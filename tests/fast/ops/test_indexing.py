@@ -309,3 +309,12 @@ def test_repeated_places_along_an_inner_dimension_add_up_in_order(shape):
     y[(slice(None),) * dim + (i,)] = g  # the last one stays
     for place in i.tolist():
         assert y.select(dim, place).equal(g.select(dim, max(j for j, p in enumerate(i.tolist()) if p == place)))
+
+
+@pytest.mark.parametrize("n", [1, 2047, 2048, 2049, 4099, 300001])
+def test_zeroing_a_part_touches_nothing_else(n):
+    for offset in (0, 1, 3):
+        x = wisp.ones(n + offset + 5, dtype=wisp.uint8)
+        x[offset : offset + n].zero_()
+        values = x.numpy()
+        assert values[:offset].all() and not values[offset : offset + n].any() and values[offset + n :].all()

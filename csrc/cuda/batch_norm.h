@@ -15,5 +15,8 @@ void batch_norm_backward(const BatchNorm& n, const void* g, const void* x, const
 void group_norm_factors(const GroupNorm& n, const void* x, void* mean, void* rstd, void* scale, void* shift, double eps);
 void group_norm_gradients(const GroupNorm& n, DType g_dtype, const void* g, const void* x, const void* mean, const void* rstd, void* slope,
                           void* shift, void* dw, void* db);
+void group_norm_map(const GroupNorm& n, const void* x, const void* scale, const void* shift, DType y_dtype, void* y);
+void group_norm_map_back(const GroupNorm& n, DType g_dtype, const void* g, const void* x, const void* scale, const void* slope,
+                         const void* shift, void* dx);
 
 }  // namespace wisp::cuda

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "batch_norm.h"
+#include "divider.h"
 #include "pointwise.h"
 #include "runtime.h"
 
@@ -57,6 +58,8 @@ void sums(const GroupNorm& n, const Cut& c, DType g_dtype, const void* x, const 
                 partial, n.places, channels, per_group);
 }
 
+unsigned map_blocks(uint32_t total) { return std::max(1u, std::min((total + 255) / 256, 132u * 32)); }
+
 size_t partial_bytes(const GroupNorm& n, const Cut& c) {
     return size_t(2 * n.samples * c.splits * n.channels * item_size(compute_dtype(n.dtype)));
 }
@@ -91,6 +94,23 @@ void group_norm_gradients(const GroupNorm& n, DType g_dtype, const void* g, cons
     launch_with(one_of<4>(int(d) * 16 + int(n.weight_dtype),
                           [&] { return str("group_weights<", type_text(d), ", ", type_text(n.weight_dtype), ">"); }),
                 {unsigned((n.channels + 127) / 128)}, {128}, 0, s, dw, db, n.samples, int(n.channels));
+}
+
+void group_norm_map(const GroupNorm& n, const void* x, const void* scale, const void* shift, DType y_dtype, void* y) {
+    const Cut c = cut_of(n, item_size(y_dtype) > item_size(n.dtype) ? y_dtype : n.dtype, {x, y});
+    const uint32_t total = uint32_t(n.samples * n.channels * n.places / c.vector);
+    launch_with(one_of<5>((int(n.dtype) * 16 + int(y_dtype)) * 17 + c.vector,
+                          [&] { return str("group_map<", type_text(n.dtype), ", ", type_text(y_dtype), ", ", c.vector, ">"); }),
+                {map_blocks(total)}, {256}, 0, x, scale, shift, y, total, divider(uint32_t(n.places / c.vector)));
+}
+
+void group_norm_map_back(const GroupNorm& n, DType g_dtype, const void* g, const void* x, const void* scale, const void* slope,
+                         const void* shift, void* dx) {
+    const Cut c = cut_of(n, item_size(g_dtype) > item_size(n.dtype) ? g_dtype : n.dtype, {g, x, dx});
+    const uint32_t total = uint32_t(n.samples * n.channels * n.places / c.vector);
+    launch_with(one_of<6>((int(n.dtype) * 16 + int(g_dtype)) * 17 + c.vector,
+                          [&] { return str("group_map_back<", type_text(n.dtype), ", ", type_text(g_dtype), ", ", c.vector, ">"); }),
+                {map_blocks(total)}, {256}, 0, x, g, scale, slope, shift, dx, total, divider(uint32_t(n.places / c.vector)));
 }
 
 }  // namespace wisp::cuda

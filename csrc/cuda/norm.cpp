@@ -119,7 +119,8 @@ void group_norm_backward(DType d, const void* g, const void* x, const void* weig
 }  // namespace
 
 const NormKernels norm = {
-    layer_norm,       layer_norm_backward, group_norm, group_norm_backward, batch_norm_stats,    batch_norm_from_running,
-    batch_norm_apply, batch_norm_backward, true,       group_norm_factors,  group_norm_gradients};
+    layer_norm,         layer_norm_backward, group_norm, group_norm_backward, batch_norm_stats, batch_norm_from_running,
+    batch_norm_apply,   batch_norm_backward, true,       group_norm_factors,  group_norm_map,   group_norm_gradients,
+    group_norm_map_back};
 
 }  // namespace wisp::cuda

@@ -48,10 +48,14 @@ struct NormKernels {
     // Whether batch norms take channels last, as rows of channels, and weights of another dtype than x.
     bool any_batch_norm;
     // Group norm by factors, where the device has that (else null), one of each for every channel of a sample: y = x * scale + shift, and
-    // backward dx = grad * scale + x * slope + shift. grad may have another dtype than x.
+    // backward dx = grad * scale + x * slope + shift. y and grad may have another dtype than x. The maps are of contiguous x, not of
+    // channels that lie last.
     void (*group_norm_factors)(const GroupNorm&, const void* x, void* mean, void* rstd, void* scale, void* shift, double eps) = nullptr;
+    void (*group_norm_map)(const GroupNorm&, const void* x, const void* scale, const void* shift, DType result, void* y) = nullptr;
     void (*group_norm_gradients)(const GroupNorm&, DType grad_dtype, const void* grad, const void* x, const void* mean, const void* rstd,
                                  void* slope, void* shift, void* grad_weight, void* grad_bias) = nullptr;
+    void (*group_norm_map_back)(const GroupNorm&, DType grad_dtype, const void* grad, const void* x, const void* scale, const void* slope,
+                                const void* shift, void* grad_x) = nullptr;
 };
 
 }  // namespace wisp::kernels

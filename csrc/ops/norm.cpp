@@ -220,13 +220,17 @@ struct GroupNormCall {
     }
 };
 
-// In a compiled region on a GPU kernels give factors, and the map by them is noted, so that it is fused with what comes before and after.
-// An empty tensor: not this one.
+// On a GPU kernels give factors, by which elements are mapped: in a compiled region that is noted, so that it is fused with what comes
+// before and after. An empty tensor: not this one.
 Tensor group_norm_by_factors(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias, double eps, DType result) {
     const auto factors = kernels::norm().group_norm_factors;
-    if (!factors || !noting || !x.is_cuda() || x.numel() == 0 || x.numel() >= INT32_MAX || x.size(0) > 65535) return {};
-    const bool last = x.dim() == 4 && x.layout().is_contiguous(MemoryFormat::channels_last) && compile::turns(x.device());
-    if (x.dim() > 4 || !(x.is_contiguous() || last)) return {};
+    if (!factors || !x.is_cuda() || x.numel() == 0 || x.numel() >= INT32_MAX || x.size(0) > 65535) return {};
+    if (noting) {
+        const bool last = x.dim() == 4 && x.layout().is_contiguous(MemoryFormat::channels_last) && compile::turns(x.device());
+        if (x.dim() > 4 || !(x.is_contiguous() || last)) return {};
+    } else {
+        return {};
+    }
     const int64_t batch = x.size(0), channels = x.size(1), spatial = x.numel() / (batch * channels);
     const DType c = compute_dtype(x.dtype()), w = weight ? weight.dtype() : bias ? bias.dtype() : x.dtype();
     Dims each(x.dim(), 1);
@@ -237,15 +241,20 @@ Tensor group_norm_by_factors(const Tensor& x, int64_t groups, const Tensor& weig
         GradMode off(false);
         const GroupNormCall call(x, groups, w, weight, bias);
         factors(call.shape, compile::peek(call.in), mean.device_data(), rstd.device_data(), scale.device_data(), shift.device_data(), eps);
-        y = to(alias(x) * scale + shift, result);
-        if (call.visibly_last) y = compile::turned(y);  // PyTorch's result is contiguous on a GPU
+        if (noting) {
+            y = to(alias(x) * scale + shift, result);
+            if (call.visibly_last) y = compile::turned(y);  // PyTorch's result is contiguous on a GPU
+        } else {
+            y = empty(x.sizes(), result);
+            kernels::norm().group_norm_map(call.shape, call.in.device_data(), scale.device_data(), shift.device_data(), result,
+                                           y.device_data());
+        }
     }
     if (needs_grad(x, weight, bias))
         record(y, "NativeGroupNormBackward0", {x, weight, bias}, {x, weight, mean, rstd, scale, shift},
                [batch, groups, channels, spatial, each, eps, c, w](Backward& bw) {
                    const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1);
                    if (needs_grad(g, x, weight)) return group_norm_formula(bw, batch, groups, channels, spatial, eps);
-                   if (!noting) return group_norm_backward(bw, batch, groups, channels, spatial);
                    const Tensor mean = bw.saved(2), rstd = bw.saved(3), slope = empty(each, c), shift = empty(each, c);
                    const Tensor dw = bw.needs(1) ? empty({channels}, w) : Tensor(), db = bw.needs(2) ? empty({channels}, w) : Tensor();
                    const GroupNormCall call(x, groups, w, weight, {});
@@ -253,9 +262,15 @@ Tensor group_norm_by_factors(const Tensor& x, int64_t groups, const Tensor& weig
                    kernels::norm().group_norm_gradients(call.shape, g.dtype(), compile::peek(grad), compile::peek(call.in),
                                                         mean.device_data(), rstd.device_data(), slope.device_data(), shift.device_data(),
                                                         pointer(dw), pointer(db));
-                   if (bw.needs(0)) {
+                   const Tensor scale = bw.saved(4);
+                   if (bw.needs(0) && noting) {
                        const Params one = params_of(Scalar(1));
-                       bw.set(0, to(pointwise(Pointwise::addcmul, x * slope + shift, g, bw.saved(4), &one), x.dtype()));
+                       bw.set(0, to(pointwise(Pointwise::addcmul, x * slope + shift, g, scale, &one), x.dtype()));
+                   } else if (bw.needs(0)) {
+                       const Tensor dx = empty(x.sizes(), x.dtype());
+                       kernels::norm().group_norm_map_back(call.shape, g.dtype(), grad.device_data(), call.in.device_data(),
+                                                           scale.device_data(), slope.device_data(), shift.device_data(), dx.device_data());
+                       bw.set(0, dx);
                    }
                    bw.set(1, dw);
                    bw.set(2, db);

@@ -185,4 +185,43 @@ template <class C, class W> __global__ void __launch_bounds__(128)
     if (dw) dw[c] = convert<W>(mixed);
 }
 
+template <int N, class T, class C> WISP_INLINE void write(T* to, const C* from) {
+    Vector<T, N> v;
+#pragma unroll
+    for (int i = 0; i < N; i++) v.at[i] = convert<T>(from[i]);
+    *reinterpret_cast<Vector<T, N>*>(to) = v;
+}
+
+// The maps, of planes. `total`: vectors of N, `per_plane`: of a plane.
+template <class X, class Y, int N> __global__ void __launch_bounds__(256)
+    group_map(const X* x, const compute<X>* scale, const compute<X>* shift, Y* y, uint32_t total, const Divider per_plane) {
+    using C = compute < X
+    > ;
+    for (uint32_t i = blockIdx.x * 256 + threadIdx.x; i < total; i += gridDim.x * 256) {
+        const uint32_t plane = per_plane.divide(i);
+        const C by = scale[plane], plus = shift[plane];
+        C a[N];
+        read<N>(x + int64_t(i) * N, a);
+#pragma unroll
+        for (int k = 0; k < N; k++) a[k] = a[k] * by + plus;
+        write<N>(y + int64_t(i) * N, a);
+    }
+}
+template <class X, class G, int N> __global__ void __launch_bounds__(256)
+    group_map_back(const X* x, const G* g, const compute<X>* scale, const compute<X>* slope, const compute<X>* shift, X* dx, uint32_t total,
+                   const Divider per_plane) {
+    using C = compute < X
+    > ;
+    for (uint32_t i = blockIdx.x * 256 + threadIdx.x; i < total; i += gridDim.x * 256) {
+        const uint32_t plane = per_plane.divide(i);
+        const C by = scale[plane], along = slope[plane], plus = shift[plane];
+        C a[N], b[N];
+        read<N>(x + int64_t(i) * N, a);
+        read<N>(g + int64_t(i) * N, b);
+#pragma unroll
+        for (int k = 0; k < N; k++) a[k] = b[k] * by + (a[k] * along + plus);
+        write<N>(dx + int64_t(i) * N, a);
+    }
+}
+
 }  // namespace wisp

@@ -213,6 +213,7 @@ def fused():
         normed = wisp.compile(normed_images)
         for _ in range(2):
             yield "normed images", normed, [wisp.randn(2, 16, 8, 8).to(dtype)]
+        yield "large images", lambda x: F.group_norm(x, 4), [wisp.randn(4, 16, 64, 64).to(dtype)]
 
 
 def main():

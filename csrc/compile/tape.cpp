@@ -173,7 +173,8 @@ std::vector<bool> wanted_for(const Storage* asked, bool to_read) {
     const uint32_t made = is_pending(asked) ? asked->note : no_note;
     for (size_t i = 0; i < n; i++) {
         const Uses& u = uses[i];
-        const bool sleeps = u.asleep == Uses::inner || (u.asleep == Uses::seen && notes[i].out);
+        bool sleeps = u.asleep == Uses::inner || (u.asleep == Uses::seen && notes[i].out);
+        if (sleeps) each_memory(u, [&](const Storage* s) { sleeps &= s->references > 1; });  // else nobody but the note needs that memory
         bool is = i == made || (i + patience < n && !sleeps);
         if (!to_read) {
             each_memory(u, [&](const Storage* s) { is |= s == asked; });

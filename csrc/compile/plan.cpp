@@ -379,7 +379,7 @@ private:
         }
         Load load;
         if (!weigh(g, note, view, operand_sizes, by_row, load) || !load.shares) return false;
-        const bool rows = by_row || n.step.kind == StepKind::reduce;
+        const bool rows = by_row || (n.step.kind == StepKind::reduce && !n.reduced);
         if ((rows && group.has_windows) || (load.has_windows && (rows || group.has_rows))) return false;
         const Program& p = group.program;
         if (!group.device.is_cuda()) return p.steps.size() + load.steps <= longest_program;

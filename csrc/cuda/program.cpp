@@ -396,6 +396,14 @@ private:
         return t;
     }
 
+    // Whether an index is in the window of an input.
+    static std::string is_inside(const Place& place) {
+        if (place.axis < 0) return "true";
+        return str("x", place.axis, " >= p.bounds[", place.bounds, "] && x", place.axis, " < p.bounds[", place.bounds + 1, "]");
+    }
+    // The index along a row, which windows ask for.
+    std::string along_row() const { return bounds_ ? str("x", dims_, " = uint32_t(e) * ", vector_, ";") : ""; }
+
     // The elements that `wanted` names, loaded at `at` (of a row, or of all).
     std::string loads(const std::vector<bool>& wanted, const char* at) const {
         std::string t;
@@ -404,25 +412,21 @@ private:
             if (!wanted[i] || is_row_value(int(i))) continue;
             const char* type = type_text(p_.inputs[i].dtype);
             const int64_t bytes = item_size(p_.inputs[i].dtype) * vector_;
-            if (once_) {
-                t += str("const auto v", i, " = there ? elements<", type, ", ", vector_, ">(p.inputs[", place.slot, "] + o", i, " + e * ",
-                         bytes, ") : Vector<", type, ", ", vector_, ">();");
+            if (rows_) {  // of any stride, if they are no vectors
+                const std::string held = str("Vector<", type, ", ", vector_, ">");
+                const std::string step = place.strides[dims_] == 1 ? str(bytes) : str("p.strides[", place.slot, "][", dims_, "]");
+                const std::string asked = once_ ? (place.axis < 0 ? "there" : "there && " + is_inside(place)) : is_inside(place);
+                t += str("const ", held, " v", i, " = ", asked, " ? element<", held, ">(p.inputs[", place.slot, "] + o", i, " + ", at,
+                         " * ", step, ") : ", held, "();");
                 continue;
             }
-            if (place.axis >= 0) {  // of a flat program
+            if (place.axis >= 0) {
                 const std::string held = place.by_row ? type : str("Vector<", type, ", ", vector_, ">");
-                t += str("const bool w", i, " = x", place.axis, " >= p.bounds[", place.bounds, "] && x", place.axis, " < p.bounds[",
-                         place.bounds + 1, "]; const ", held, " v", i, " = w", i, " ? element<", held, ">(p.inputs[", place.slot, "] + o",
-                         i, ") : ", held, "();");
+                t += str("const ", held, " v", i, " = ", is_inside(place), " ? element<", held, ">(p.inputs[", place.slot, "] + o", i,
+                         ") : ", held, "();");
                 continue;
             }
-            if (rows_ && vector_ == 1)  // of any stride
-                t += str("const auto v", i, " = elements<", type, ", 1>(p.inputs[", place.slot, "] + o", i, " + ", at, " * ",
-                         place.strides[dims_] == 1 ? str(bytes) : str("p.strides[", place.slot, "][", dims_, "]"), ");");
-            else if (rows_)
-                t += str("const auto v", i, " = elements<", type, ", ", vector_, ">(p.inputs[", place.slot, "] + o", i, " + ", at, " * ",
-                         bytes, ");");
-            else if (place.by_row) t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", place.slot, "] + o", i, ");");
+            if (place.by_row) t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", place.slot, "] + o", i, ");");
             else if (place.is_flat)
                 t += str("const auto v", i, " = elements<", type, ", ", vector_, ">(p.inputs[", place.slot, "] + ", at, " * ", bytes, ");");
             else t += str("const auto v", i, " = elements<", type, ", ", vector_, ">(p.inputs[", place.slot, "] + o", i, ");");
@@ -508,14 +512,16 @@ private:
         for (int i = 0; i < inputs; i++)
             if (places_[size_t(i)].by_row) {
                 const char* type = type_text(p_.inputs[size_t(i)].dtype);
-                t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", places_[size_t(i)].slot, "] + o", i, ");");
+                t += str("const ", type, " v", i, " = ", is_inside(places_[size_t(i)]), " ? element<", type, ">(p.inputs[",
+                         places_[size_t(i)].slot, "] + o", i, ") : ", type, "();");
             }
         const int64_t vectors = together / vector_;
         const std::vector<bool> made = kept();
         if (once_) t += row_begin(made, level);
-        const std::string loop = vectors == 1 ? str("for (int64_t e = threadIdx.x; e < p.length; e += ", threads, ") {")
-                                              : str("for (int64_t q = threadIdx.x * ", vectors, "; q < p.length; q += ", threads * vectors,
-                                                    ") for (int64_t e = q; e < q + ", vectors, " && e < p.length; e++) {");
+        std::string loop = vectors == 1 ? str("for (int64_t e = threadIdx.x; e < p.length; e += ", threads, ") {")
+                                        : str("for (int64_t q = threadIdx.x * ", vectors, "; q < p.length; q += ", threads * vectors,
+                                              ") for (int64_t e = q; e < q + ", vectors, " && e < p.length; e++) {");
+        loop += along_row();
         const std::string each = str("_Pragma(\"unroll\") for (int k = 0; k < ", vector_, "; k++) {");
         for (int l = 0; l <= last; l++) {
             // What is computed from the results of reductions, row by row; then the reductions that can be made from that.
@@ -602,7 +608,7 @@ private:
     // Everything that any level asks for is loaded or declared at the beginning.
     std::string row_begin(const std::vector<bool>& made, const std::vector<int>& level) const {
         std::vector<bool> all = of_level(made, level, -1);
-        std::string t = "const int64_t e = threadIdx.x; const bool there = e < p.length;" + loads(all, "e");
+        std::string t = "const int64_t e = threadIdx.x; const bool there = e < p.length;" + along_row() + loads(all, "e");
         t += draws(all, element_text());
         for (size_t i = 0; i < p_.steps.size(); i++)
             if (const size_t v = places_.size() + i; all[v] && !p_.steps[i].by_row && p_.steps[i].kind != StepKind::columns)

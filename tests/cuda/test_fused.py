@@ -110,6 +110,23 @@ def test_many_rows_and_the_sums_of_their_columns():
         assert all(wisp.equal(same_sums[0], s) for s in same_sums)
 
 
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.bfloat16], ids=str)
+def test_sums_of_joined_rows(dtype):
+    """Of parts that lie elsewhere, one behind the other along the row or across it."""
+    for rows, widths in ((300, (768, 768, 768)), (40, (64, 4, 60)), (33, (63, 64, 65)), (7, (2048, 4096))):
+        parts = [wisp.randn(2, rows, w, device="cuda").to(dtype) for w in widths]
+        across = [wisp.randn(2, n, 192, device="cuda").to(dtype) for n in (3, rows, 1)]
+
+        def f(dim, parts, w):
+            y = wisp.cat([*(p * 2 for p in parts), parts[0].transpose(0, 1).contiguous().transpose(0, 1)], dim)
+            return y * 2, y.sum((0, 1)), y.amax(-1) if dim < 0 else (y * w).sum((0, 1))
+
+        for dim, given in ((-1, parts), (1, across)):
+            w = wisp.randn(192, device="cuda").to(dtype)
+            for a, b in zip(f(dim, given, w), wisp.compile(f)(dim, given, w)):
+                near(b, a.cpu(), TOLERANCE[dtype] * max(1.0, float(a.float().abs().max())))
+
+
 @pytest.mark.parametrize("norm", ["layer_norm", "rms_norm"])
 def test_norms_are_differentiated_twice(norm):
     def f(x, w):

@@ -20,8 +20,7 @@ namespace {
 #include "../kernels/program_arguments.h"
 
 constexpr int threads = 256;        // of a block
-constexpr int most_threads = 1024;  // that hold a row in registers
-constexpr int64_t together = 4;     // elements of a row that are one thread's, whatever the vectors are
+constexpr int longest_once = 4096;  // a row that is held in registers
 
 // An input seen along the merged dimensions.
 struct Place {
@@ -40,22 +39,23 @@ public:
             draws_ |= s.kind == StepKind::dropout;
         }
         merge();
+        if (rows_ && inner_ >= 512 && inner_ % 8 == 0) together_ = 8;
         find_vector();
         for (Place& place : places_) place.slot = place.is_number ? numbers_++ : memories_++;
         for (const ProgramStep& s : p.steps) {
             outputs_ += s.out != nullptr;
             parameters_ += s.has_params || s.kind == StepKind::reduce;
         }
-        once_ = rows_ && vector_ == together && inner_ <= most_threads * together;
-        if (once_) threads_ = int(std::max<int64_t>(64, (inner_ / together + 31) / 32 * 32));
+        once_ = rows_ && vector_ == together_ && inner_ <= longest_once;
+        if (once_) threads_ = int(std::max<int64_t>(64, (inner_ / together_ + 31) / 32 * 32));
         // Threads of a warp that have neighbours make random numbers together.
-        if (rows_) by_warps_ = vector_ == together && inner_ % (once_ ? 64 : 32 * together) == 0;
+        if (rows_) by_warps_ = vector_ == together_ && inner_ % (once_ ? 64 : 32 * together_) == 0;
         else by_warps_ = vector_ == 4 || vector_ == 8;
         if (rows_) blocks_ = outer_;
         else blocks_ = (outer_ * inner_ / vector_ + threads - 1) / threads;
         for (const ProgramStep& s : p.steps) columns_ += s.kind == StepKind::columns;
         if (columns_ && once_)  // as many blocks as there is room for, each with its sums of many rows
-            blocks_ = std::min<int64_t>(outer_, device_info(current_index()).multiprocessors * std::max(1, 1536 / threads_));
+            blocks_ = std::min<int64_t>(outer_, device_info(current_index()).multiprocessors * std::clamp(1024 / threads_, 1, 8));
         blocks_ = std::min<int64_t>(blocks_, int64_t(1) << 30);
         for (Place& place : places_)
             if (place.axis >= 0) place.bounds = bounds_, bounds_ += 2;
@@ -156,7 +156,7 @@ private:
                 if (is_first(i)) columns.parts[count] = sums[i].second, columns.out[count++] = sums[i].first->out;
                 if (count == 0 || (count < most_columns && i + 1 < sums.size())) continue;
                 launch_with(find_kernel("cuda/kernels/program.cuh", str("program_columns<", type_text(dtype), ">")),
-                            {unsigned((inner_ + 31) / 32), unsigned(count)}, {32, 32}, 0, columns, parts, inner_);
+                            {unsigned((inner_ + 31) / 32), unsigned(count)}, {1024}, 0, columns, int(parts), int(inner_));
                 count = 0;
             }
         }
@@ -218,7 +218,7 @@ private:
             if (!places_[i].is_number) widest = std::max(widest, item_size(p_.inputs[i].dtype));
         for (const ProgramStep& s : p_.steps)
             if (is_full(s)) widest = std::max(widest, item_size(s.result));
-        const int64_t wanted = rows_ ? std::min(together, 16 / widest) : 16 / widest;
+        const int64_t wanted = !rows_ ? 16 / widest : widest > 4 ? std::min(together_, 16 / widest) : together_;
         if (inner_ % wanted) return;
         auto whole = [&](int64_t bound, int axis) { return axis_of(axis) != dims_ || bound % wanted == 0; };
         for (const ProgramInput& x : p_.inputs)
@@ -255,7 +255,7 @@ private:
     std::string key() const {
         std::string k;
         auto add = [&](auto... values) { (k.push_back(char(values)), ...); };
-        add(rows_, vector_, dims_, places_.size(), p_.steps.size(), once_, threads_ / 32, by_warps_);
+        add(rows_, vector_, dims_, places_.size(), p_.steps.size(), once_, threads_ / 32, by_warps_, together_);
         for (size_t i = 0; i < places_.size(); i++) {
             const Place& at = places_[i];
             add(p_.inputs[i].dtype, at.is_number, at.is_one, at.by_row, at.is_flat, at.strides[dims_] == 1, at.axis);
@@ -384,7 +384,10 @@ private:
         for (int d = 0; bounds_ && d <= dims_; d++) t += str("uint32_t x", d, " = 0;");
         t += "uint32_t rest = uint32_t(at);";
         for (int d = 0; d < dims; d++) {
-            t += str("{ const uint32_t next = p.sizes[", d, "].divide(rest), index = rest - next * p.sizes[", d, "].divisor; rest = next;");
+            if (d == dims - 1) t += "{ const uint32_t index = rest;";
+            else
+                t += str("{ const uint32_t next = p.sizes[", d, "].divide(rest), index = rest - next * p.sizes[", d,
+                         "].divisor; rest = next;");
             if (bounds_) t += str("x", rows_ ? dims_ - 1 - d : dims_ - d, " = index;");
             for (size_t i = 0; i < places_.size(); i++) {
                 const Place& at = places_[i];
@@ -515,7 +518,7 @@ private:
                 t += str("const ", type, " v", i, " = ", is_inside(places_[size_t(i)]), " ? element<", type, ">(p.inputs[",
                          places_[size_t(i)].slot, "] + o", i, ") : ", type, "();");
             }
-        const int64_t vectors = together / vector_;
+        const int64_t vectors = together_ / vector_;
         const std::vector<bool> made = kept();
         if (once_) t += row_begin(made, level);
         std::string loop = vectors == 1 ? str("for (int64_t e = threadIdx.x; e < p.length; e += ", threads, ") {")
@@ -645,6 +648,7 @@ private:
     int memories_ = 0, numbers_ = 0, outputs_ = 0, parameters_ = 0, bounds_ = 0;
     std::vector<int> join_bounds_;  // where those of each step are
     int merged_[64] = {};           // the merged dimension of each
+    int64_t together_ = 4;          // elements of a row that are one thread's, whatever the vectors are
     int64_t shape_[most_program_dims] = {}, outer_ = 1, inner_ = 1, vector_ = 1;
 };
 

@@ -86,22 +86,32 @@ template <int V> WISP_INLINE unsigned kept_of_warp(uint64_t first, const kernels
     return bits;
 }
 
-// The ends of sums of rows: 32 columns a block, 32 threads along the parts; blockIdx.y says which sum.
-template <class T> __global__ void __launch_bounds__(1024) program_columns(const Columns columns, int64_t parts, int64_t n) {
+// The ends of sums of rows: 32 columns a block, four of them a thread, 128 threads along the parts; blockIdx.y says which sum.
+template <class T> __global__ void __launch_bounds__(1024) program_columns(const Columns columns, int parts, int n) {
     using C = compute<T>;
     __shared__ C sums[32][33];
-    const int64_t i = int64_t(blockIdx.x) * 32 + threadIdx.x;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, four = lane % 8 * 4, i = blockIdx.x * 32 + four;
     const C* from = reinterpret_cast<const C*>(columns.parts[blockIdx.y]);
-    C total = 0;
-    if (i < n)
-        for (int64_t s = threadIdx.y; s < parts; s += 32) total += from[s * n + i];
-    sums[threadIdx.y][threadIdx.x] = total;
-    __syncthreads();
-    total = sums[threadIdx.x][threadIdx.y];  // a warp now has a column
+    C total[4] = {};
+    if (i < n) {
+#pragma unroll 4
+        for (int s = threadIdx.x / 8; s < parts; s += 128) {
+            const Vector<C, 4> v = *reinterpret_cast<const Vector<C, 4>*>(from + int64_t(s) * n + i);
 #pragma unroll
-    for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(~0u, total, step);
-    const int64_t column = int64_t(blockIdx.x) * 32 + threadIdx.y;
-    if (threadIdx.x == 0 && column < n) reinterpret_cast<T*>(columns.out[blockIdx.y])[column] = convert<T>(total);
+            for (int k = 0; k < 4; k++) total[k] += v.at[k];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        for (int step = 8; step < 32; step *= 2) total[k] += __shfl_xor_sync(~0u, total[k], step);
+        if (lane < 8) sums[warp][four + k] = total[k];
+    }
+    __syncthreads();
+    C all = sums[lane][warp];  // a warp now has a column
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) all += __shfl_xor_sync(~0u, all, step);
+    const int column = blockIdx.x * 32 + warp;
+    if (lane == 0 && column < n) reinterpret_cast<T*>(columns.out[blockIdx.y])[column] = convert<T>(all);
 }
 
 }  // namespace wisp

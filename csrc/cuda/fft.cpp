@@ -91,10 +91,16 @@ void rows(FftKind kind, bool f64, int rank, const int64_t* sizes, const void* in
     const DType real = f64 ? DType::f64 : DType::f32, complex = complex_of(real);
     const bool to_real = kind == FftKind::half_to_real;
     void* from = const_cast<void*>(in);
-    Scratch spectrum(to_real ? size_t(count * half * item_size(complex)) : 0);
-    if (to_real) {  // a copy, in which frequencies that stand for themselves are real, whatever is given
-        from = spectrum.data();
-        within(from, in, size_t(count * half * item_size(complex)));
+    // cuFFT reads pairs of real numbers, and a part of a tensor may begin in the middle of one.
+    const bool copied = to_real || (kind == FftKind::real_to_half && reinterpret_cast<uintptr_t>(in) % size_t(item_size(complex)));
+    size_t bytes = size_t(count) * size_t(to_real ? half * item_size(complex) : n * item_size(real));
+    for (int i = 0; i + 1 < rank; i++) bytes *= size_t(to_real ? 1 : sizes[i]);
+    Scratch copy(copied ? bytes : 0);
+    if (copied) {
+        from = copy.data();
+        within(from, in, bytes);
+    }
+    if (to_real) {  // frequencies that stand for themselves are real, whatever is given
         const double zero[2] = {0, 0};  // numbers are of 16 bytes
         const int64_t apart = 2 * half;
         for (int64_t at = 0; at < half; at += n % 2 == 0 ? half - 1 : half)

@@ -267,3 +267,14 @@ def test_graphed_callables():
         near(a.detach(), b.detach().cpu(), 1e-5)
         near(first, x.grad.cpu(), 1e-5)
     near(model.weight.grad, twin.weight.grad.cpu(), 1e-4)
+
+
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64], ids=str)
+def test_transforms_of_parts_that_begin_at_an_odd_element(dtype):
+    """cuFFT takes no real numbers whose address is not that of a pair."""
+    whole = wisp.randn(35, 71, dtype=dtype)
+    for part in (lambda t: t[1:-1], lambda t: t[0, 1:], lambda t: t[:, 3:33]):
+        for f in (wisp.fft.rfft, wisp.fft.fft, wisp.fft.ifft, wisp.fft.hfft):
+            want, got = f(part(whole)), f(part(whole.cuda())).cpu()
+            assert wisp.allclose(got, want, rtol=1e-4, atol=1e-4)
+    assert wisp.allclose(wisp.fft.rfft2(whole.cuda()[1:]).cpu(), wisp.fft.rfft2(whole[1:]), rtol=1e-4, atol=1e-3)

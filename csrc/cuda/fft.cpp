@@ -100,7 +100,7 @@ void rows(FftKind kind, bool f64, int rank, const int64_t* sizes, const void* in
         from = copy.data();
         within(from, in, bytes);
     }
-    if (to_real) {  // frequencies that stand for themselves are real, whatever is given
+    if (to_real) {                      // frequencies that stand for themselves are real, whatever is given
         const double zero[2] = {0, 0};  // numbers are of 16 bytes
         const int64_t apart = 2 * half;
         for (int64_t at = 0; at < half; at += n % 2 == 0 ? half - 1 : half)

@@ -469,3 +469,10 @@ def test_members_of_a_copy_whose_dict_was_set_by_hand_are_its_attributes(copied)
     assert made.double().layer.weight.dtype is wisp.float64 and made.scale is made._parameters["scale"]
     del made.layer
     assert not hasattr(made, "layer") and "layer" not in made._modules
+
+
+def test_names_of_a_list_s_places():
+    layers = nn.ModuleList([nn.Linear(1, 1), nn.ReLU()])
+    assert layers._get_abs_string_index(-1) == "1"
+    with pytest.raises(IndexError, match="out of range"):
+        layers._get_abs_string_index(2)

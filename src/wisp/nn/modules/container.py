@@ -40,6 +40,9 @@ class _Numbered(Module):
         """The child's name at a place; in a Sequential made of a dict names are no numbers."""
         return next(islice(self._modules, _index(idx, len(self)), None))
 
+    def _get_abs_string_index(self, idx):
+        return str(_index(idx, len(self)))  # libraries with lists of their own ask for it
+
     def __delitem__(self, idx):
         names = list(self._modules)[idx] if isinstance(idx, slice) else [self._name_at(idx)]
         for name in names:

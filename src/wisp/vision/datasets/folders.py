@@ -1,4 +1,4 @@
-"""Sets that are pictures in folders: ImageNet, EuroSAT, Caltech101, Food101, Oxford pets."""
+"""Sets that are pictures in folders: ImageNet, EuroSAT, Caltech101, Food101, Omniglot, Oxford pets."""
 
 import json
 import os
@@ -6,9 +6,10 @@ import pathlib
 
 from wisp.vision._pil import image_module
 from wisp.vision.datasets.folder import ImageFolder, make_dataset
+from wisp.vision.datasets.utils import download_and_extract_archive
 from wisp.vision.datasets.vision import VisionDataset
 
-__all__ = ["Caltech101", "EuroSAT", "Food101", "ImageNet", "OxfordIIITPet"]
+__all__ = ["Caltech101", "EuroSAT", "Food101", "ImageNet", "Omniglot", "OxfordIIITPet"]
 
 
 def _missing(name, folder, source):
@@ -58,6 +59,43 @@ class Caltech101(VisionDataset):
 
     def __len__(self):
         return len(self.samples)
+
+
+class Omniglot(VisionDataset):
+    """Characters of fifty alphabets, twenty drawings of each: `root/omniglot-py/images_background/<alphabet>/<character>/*.png`."""
+
+    def __init__(self, root, background=True, transform=None, target_transform=None, download=False, loader=None):
+        super().__init__(os.path.join(root, "omniglot-py"), transform=transform, target_transform=target_transform)
+        self.background, self.loader = background, loader
+        name = "images_background" if background else "images_evaluation"
+        self.target_folder = folder = os.path.join(self.root, name)
+        source = f"https://raw.githubusercontent.com/brendenlake/omniglot/master/python/{name}.zip"
+        if download and not os.path.isdir(folder):
+            md5 = "68d2efa1b9178cc56df9314c21c6e718" if background else "6b91aef0f799c5bb55b94e3f2daec811"
+            download_and_extract_archive(source, self.root, filename=f"{name}.zip", md5=md5)
+        if not os.path.isdir(folder):
+            raise _missing("Omniglot", folder, source)
+        self._alphabets = _folders(folder)
+        self._characters = [os.path.join(alphabet, c) for alphabet in self._alphabets for c in _folders(os.path.join(folder, alphabet))]
+        self._flat_character_images = [
+            (image, label)
+            for label, character in enumerate(self._characters)
+            for image in sorted(os.listdir(os.path.join(folder, character)))
+            if image.endswith(".png")
+        ]
+
+    def __getitem__(self, index):
+        name, label = self._flat_character_images[index]
+        path = os.path.join(self.target_folder, self._characters[label], name)
+        image = image_module("Omniglot").open(path).convert("L") if self.loader is None else self.loader(path)
+        return self._changed(image, label)
+
+    def __len__(self):
+        return len(self._flat_character_images)
+
+
+def _folders(folder):
+    return sorted(name for name in os.listdir(folder) if os.path.isdir(os.path.join(folder, name)))
 
 
 class Food101(VisionDataset):

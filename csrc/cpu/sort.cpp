@@ -502,7 +502,7 @@ void run_starts(bool* out, const void* in, DType dtype, int64_t n) {
     pointwise.row(Pointwise::ne, which_forward, compute_dtype(dtype), DType::boolean, operands, 3, sizes, n - 1, nullptr);
 }
 
-constexpr SortKernels table = {&sort_rows, &topk, &select, &mode, &searchsorted, &count, &histogram, &run_starts};
+constexpr SortKernels table = {&sort_rows, &topk, &select, &mode, &searchsorted, &count, &histogram, &run_starts, nullptr};
 
 }  // namespace
 

@@ -21,6 +21,14 @@ void scan_(Scan kind, void* out, int64_t* indices, const void* in, DType d, int6
     const bool extreme = kind == Scan::max || kind == Scan::min;
     const int items = n <= 256 ? 1 : n <= 1024 ? 4 : extreme || item_size(d) > 4 ? 8 : 16;
     const int64_t tile = 256 * items, tiles = (n + tile - 1) / tile;
+    if ((kind == Scan::sum || kind == Scan::prod) && n > 1024) {
+        const int64_t vectors = 256 * (16 / item_size(d)), rounds = n <= 4 * vectors ? 4 : 8;
+        const int64_t tile = vectors * rounds, tiles = (n + tile - 1) / tile;
+        TileMemory memory(tiles > 1 ? outer * tiles : 0, item_size(d));
+        launch_with(find_kernel(file, str("scan_vectors<", int(kind), ", ", type_text(d), ", ", rounds, ">")), {unsigned(outer * tiles)},
+                    {256}, 0, in, out, n, unsigned(tiles), memory.tiles());
+        return;
+    }
     TileMemory memory(tiles > 1 ? outer * tiles : 0, extreme ? 16 : item_size(d));
     launch_with(find_kernel(file, str("scan_tiles<", int(kind), ", ", type_text(d), ", ", items, ">")), {unsigned(outer * tiles)}, {256}, 0,
                 in, out, indices, n, unsigned(tiles), memory.tiles());
@@ -64,6 +72,17 @@ void nonzero(int64_t* out, int64_t row_step, int64_t column_step, const bool* ma
 
 void run_starts(bool* out, const void* in, DType d, int64_t n) {
     if (n) launch_with(find_kernel(file, str("run_starts<", type_text(d), ">")), {unsigned((n + 1023) / 1024)}, {256}, 0, in, out, n);
+}
+
+int64_t run_values(void* out, const void* in, DType d, int64_t n) {
+    const int64_t tile = 4096, tiles = (n + tile - 1) / tile;
+    TileMemory memory(tiles, 8);
+    Scratch count(8);
+    launch_with(find_kernel(file, str("run_values<", type_text(d), ">")), {unsigned(tiles)}, {256}, 0, in, out, count.as<int64_t>(), n,
+                memory.tiles());
+    int64_t found = 0;
+    to_host(&found, count.data(), 8, true);
+    return found;
 }
 
 const ScanKernels scan = {scan_};

@@ -192,6 +192,6 @@ void searchsorted(int64_t* out, const void* boundaries, const int64_t* sorter, c
 
 }  // namespace
 
-const SortKernels sort = {sort_all, topk, select, mode, searchsorted, count_places, count_values, run_starts};
+const SortKernels sort = {sort_all, topk, select, mode, searchsorted, count_places, count_values, run_starts, run_values};
 
 }  // namespace wisp::cuda

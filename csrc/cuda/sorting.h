@@ -20,13 +20,14 @@ template <class Tag> Kernel* only_kernel(const char* file, const char* name) {
 // unsigned then, that can differ; 0: all.
 void sort_rows(void* values, int64_t* indices, const void* in, DType dtype, int64_t rows, int64_t n, bool descending, int bits = 0);
 
-// For the table of sorting and for others; scatter.cpp has all but the last, which is in scan.cpp.
+// For the table of sorting and for others; scatter.cpp has all but the last two, which are in scan.cpp.
 void count_places(int64_t* out, const int64_t* index, int64_t n, int64_t bins);
 void count_values(int64_t* out, const void* values, DType dtype, int64_t n, int64_t bins, double low, double high);
 // Sums in fixed point (kernels/fixed_point.cuh): the bits of a sum of n elements that its largest may fill, and out[i] += sum i.
 int bits_of_largest(int64_t n);
 void add_fixed_sums(float* out, const unsigned* exponents, const unsigned long long* sums, int64_t n, int bits);
 void run_starts(bool* out, const void* in, DType dtype, int64_t n);
+int64_t run_values(void* out, const void* in, DType dtype, int64_t n);
 
 // Fill `k`, sort by its lowest bits (stable); then `k` is in order, and `p` has the positions that its elements had.
 struct Pairs {

@@ -34,6 +34,8 @@ struct SortKernels {
     void (*histogram)(int64_t* out, const void* values, DType dtype, int64_t n, int64_t bins, double low, double high);
     // out[i] = whether in[i] differs from the one before it; the first does.
     void (*run_starts)(bool* out, const void* in, DType dtype, int64_t n);
+    // The first elements of the runs of equal ones go to `out`, which has room for all n; how many there are. Null: from their starts.
+    int64_t (*run_values)(void* out, const void* in, DType dtype, int64_t n);
 };
 
 }  // namespace wisp::kernels

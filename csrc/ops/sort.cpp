@@ -250,6 +250,11 @@ struct Unique {
 static Unique runs_of(const Tensor& rows, const Tensor& order, bool inverse, bool counts) {
     const int64_t n = rows.size(0);
     if (n == 0) return {rows, empty({0}, DType::i64), empty({0}, DType::i64)};
+    if (const auto values = kernels::sort().run_values; values && rows.dim() == 1 && !inverse && !counts) {
+        const Tensor in = contiguous(rows), out = empty({n}, rows.dtype());
+        const int64_t found = values(out.device_data(), in.device_data(), rows.dtype(), n);
+        return {found < n ? clone(narrow(out, 0, 0, found)) : out, Tensor(), Tensor()};
+    }
     const Tensor starts = starts_of(rows), first = reshape(nonzero(starts), {-1});
     Unique u;
     u.values = index_select(rows, 0, first);

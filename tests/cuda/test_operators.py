@@ -76,6 +76,21 @@ def test_binary(name):
         near(f(i.cuda(), j.cuda()), f(i, j))
 
 
+def test_powers_are_near_and_special_ones_are_right():
+    wisp.manual_seed(0)
+    wide = ((wisp.rand(100_000) * 240 - 120).exp2(), wisp.rand(100_000) * 2 - 1)
+    steep = (wisp.rand(100_000) + 0.6, wisp.rand(100_000) * 240 - 120)
+    for x, y in (wide, steep):
+        expected, got = x.double() ** y.double(), (x.cuda() ** y.cuda()).cpu().double()
+        assert ((got - expected).abs() <= 2.0**-22 * expected.abs()).all()  # two units in the last place
+    inf, nan = float("inf"), float("nan")
+    numbers = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.3, -0.3, inf, -inf, nan, 1e-40, -1e-40, 3e38, 1e-38, 3.0, -3.0, 0.25]
+    x, y = wisp.meshgrid(wisp.tensor(numbers), wisp.tensor(numbers), indexing="ij")
+    expected, got = x**y, (x.cuda() ** y.cuda()).cpu()
+    assert wisp.allclose(got, expected, 1e-6, 1e-44, equal_nan=True)
+    assert wisp.equal(got.signbit()[~got.isnan()], expected.signbit()[~expected.isnan()])
+
+
 @pytest.mark.parametrize("name", ["add", "mul", "div", "pow", "maximum", "atan2", "hypot", "logaddexp", "xlogy"])
 def test_binary_gradients(name):
     f = getattr(wisp, name)

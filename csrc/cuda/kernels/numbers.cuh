@@ -53,8 +53,45 @@ WISP_REAL(trunc) WISP_REAL(nearbyint) WISP_REAL(rsqrt)
 WISP_REAL(atan2) WISP_REAL(hypot) WISP_REAL(fmod) WISP_REAL(copysign)
 // clang-format on
 #undef WISP_REAL
-// The usual powers are exact, as far as their products are, and quick: the exponent is mostly one number for all.
-WISP_INLINE float pow(float x, float y) { return y == 2.0f ? x * x : y == 1.0f ? x : y == 3.0f ? x * x * x : ::powf(x, y); }
+// x to the y to within a unit in the last place; false if x or the result is not a usual one. log2(x)
+// is k + log2(m), with m near 1, in two parts: the series of s = (m - 1) / (m + 1) is odd, and the parts of its first two terms that a
+// float can't hold are carried along. Products that are taken apart must not be fused with a sum.
+WISP_INLINE bool usual_pow(float x, float y, float& result) {
+    const uint32_t bits = __float_as_uint(x), above = bits - 0x3f3504f3u;  // m is from sqrt(1/2) to sqrt(2)
+    const float k = float(int(above) >> 23), m = __uint_as_float((above & 0x7fffffu) + 0x3f3504f3u);
+    const float f = m - 1.0f, u = m + 1.0f, u_low = m - (u - 1.0f);
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(u));
+    const float s = __fmul_rn(f, r), rest = __fmul_rn(fmaf(-s, u_low, fmaf(-s, u, f)), r), z = __fmul_rn(s, s), w = __fmul_rn(s, z);
+    const float s_low = fmaf(rest, z, rest), z_low = fmaf(s, s, -z), w_low = fmaf(s, z_low, fmaf(s, z, -w));
+    constexpr float first = 2.88539004f, first_low = 3.8519e-8f, third = 0.96179669f;  // 2 / ln 2, and a third of it
+    const float series = fmaf(fmaf(fmaf(0.2669f, z, 0.32059890f), z, 0.41219858f), z, 0.57707802f);
+    const float cubic = fmaf(series, z, third), cubic_low = fmaf(series, z, third - cubic);
+    const float high = __fmul_rn(s, first), added = __fmul_rn(w, cubic), both = high + added;
+    const float low = ((high - both) + added) + (fmaf(w_low, third, fmaf(s_low, first, fmaf(s, first_low, fmaf(s, first, -high)))) +
+                                                 fmaf(w, cubic_low, fmaf(w, cubic, -added)));
+    const float log_high = k + both, log_low = (both - (log_high - k)) + low;
+    const float p = __fmul_rn(y, log_high), p_low = fmaf(y, log_low, fmaf(y, log_high, -p)), sum = p + p_low;
+    if (bits - 0x00800000u >= 0x7f000000u || !(::fabsf(sum) < 125.0f)) return false;
+    const float shifted = sum + 12582912.0f, whole = shifted - 12582912.0f;  // to a whole number, which is in the lowest bits too
+    const float t = (p - whole) + p_low;
+    const float e =
+        fmaf(fmaf(fmaf(fmaf(fmaf(1.54638e-4f, t, 1.33931973e-3f), t, 9.61805067e-3f), t, 0.0555035265f), t, 0.24022651f), t, 0.693147189f);
+    result = __uint_as_float(__float_as_uint(fmaf(e, t, 1.0f)) + (__float_as_uint(shifted) << 23));
+    return true;
+}
+// The usual powers are exact, as far as their products are, and quick: the exponent is mostly one number for all. Halves and small whole
+// numbers have few bits; their powers are often exact, which the library knows.
+WISP_INLINE float pow(float x, float y) {
+    if (float result; __float_as_uint(y) << 10) {
+        if (usual_pow(x, y, result)) return result;
+    } else {
+        if (y == 2.0f) return x * x;
+        if (y == 1.0f) return x;
+        if (y == 3.0f) return x * x * x;
+    }
+    return ::powf(x, y);
+}
 WISP_INLINE double pow(double x, double y) { return y == 2.0 ? x * x : y == 1.0 ? x : y == 3.0 ? x * x * x : ::pow(x, y); }
 WISP_INLINE float abs(float x) { return ::fabsf(x); }
 WISP_INLINE double abs(double x) { return ::fabs(x); }

@@ -126,6 +126,85 @@ template <int K, class T, int Items> __global__ void __launch_bounds__(256)
     }
 }
 
+// The same for sums and products of longer rows. Nothing but one number of each warp goes through shared memory: a warp reads
+// `Rounds` times 32 vectors of 16 bytes, one behind the other, and scans each of them in registers.
+template <int K, class T, int Rounds> __global__ void __launch_bounds__(256)
+    scan_vectors(const T* in, T* out, int64_t n, unsigned count, const Tiles<compute<T>> tiles) {
+    using C = compute<T>;
+    constexpr int V = 16 / sizeof(T), round_size = 32 * V, warp_size = Rounds * round_size, tile_size = 8 * warp_size;
+    __shared__ C sums[8], warps[8], carried;
+    __shared__ unsigned number;
+    const unsigned tile = next_tile(tiles, &number), row = tile / count, at = tile - row * count;
+    const int64_t start = int64_t(at) * tile_size;
+    const int size = n - start < tile_size ? int(n - start) : tile_size, warp = threadIdx.x >> 5, lane = threadIdx.x & 31,
+              mine = warp * warp_size + lane * V;
+    in += row * n + start;
+    out += row * n + start;
+    const bool whole = size == tile_size && (reinterpret_cast<uint64_t>(in) | reinterpret_cast<uint64_t>(out)) % 16 == 0;
+    const Join<K> join;
+    C own[Rounds][V];
+    if (whole) {
+        Vector<T, V> x[Rounds];
+#pragma unroll
+        for (int r = 0; r < Rounds; r++) x[r] = *reinterpret_cast<const Vector<T, V>*>(in + mine + r * round_size);
+#pragma unroll
+        for (int r = 0; r < Rounds; r++)
+#pragma unroll
+            for (int v = 0; v < V; v++) own[r][v] = convert<C>(x[r].at[v]);
+    } else {
+#pragma unroll
+        for (int r = 0; r < Rounds; r++)
+#pragma unroll
+            for (int v = 0; v < V; v++) {
+                const int i = mine + r * round_size + v;
+                own[r][v] = i < size ? convert<C>(in[i]) : nothing<K, C>();
+            }
+    }
+    C before[Rounds], all;  // what the lanes before this one hold of a round; of all rounds
+#pragma unroll
+    for (int r = 0; r < Rounds; r++) {
+#pragma unroll
+        for (int v = 1; v < V; v++) own[r][v] = join(own[r][v - 1], own[r][v]);
+        before[r] = own[r][V - 1];
+#pragma unroll
+        for (int by = 1; by < 32; by *= 2) {
+            const C x = shuffle_up(before[r], by);
+            if (lane >= by) before[r] = join(x, before[r]);
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < Rounds; r++) {
+        const C total = shuffle_from(before[r], 31), x = shuffle_up(before[r], 1);
+        before[r] = lane == 0 ? nothing<K, C>() : x;
+        if (r > 0) before[r] = lane == 0 ? all : join(all, x);
+        all = r == 0 ? total : join(all, total);
+    }
+    if (lane == 0) warps[warp] = all;
+    __syncthreads();
+    C earlier = warps[0], total = warps[0];  // of the warps before this one; of all
+#pragma unroll
+    for (int w = 1; w < 8; w++) {
+        if (w == warp) earlier = total;
+        total = join(total, warps[w]);
+    }
+    const C tiles_before = tile_prefix(tiles, tile, at, count, total, nothing<K, C>(), sums, &carried, join);
+    if (at > 0) earlier = warp > 0 ? join(tiles_before, earlier) : tiles_before;
+    const bool some = at > 0 || warp > 0;  // come before this warp: nothing is joined to what nothing comes before, not even a zero
+#pragma unroll
+    for (int r = 0; r < Rounds; r++) {
+        const bool inside = r > 0 || lane > 0;
+        const C base = some ? (inside ? join(earlier, before[r]) : earlier) : before[r];
+        Vector<T, V> y;
+#pragma unroll
+        for (int v = 0; v < V; v++) y.at[v] = convert<T>(some || inside ? join(base, own[r][v]) : own[r][v]);
+        if (whole) *reinterpret_cast<Vector<T, V>*>(out + mine + r * round_size) = y;
+        else
+#pragma unroll
+            for (int v = 0; v < V; v++)
+                if (const int i = mine + r * round_size + v; i < size) out[i] = y.at[v];
+    }
+}
+
 // Along the middle of (outer, n, inner): a thread a column.
 template <int K, class T> __global__ void __launch_bounds__(128)
     scan_columns(const T* in, T* out, int64_t* indices, int64_t columns, int64_t n, int64_t inner) {
@@ -172,6 +251,51 @@ template <class T> __global__ void __launch_bounds__(256) run_starts(const T* in
     if (i + 4 <= n) *reinterpret_cast<Vector<Bool, 4>*>(out + i) = Vector<Bool, 4>{starts[0], starts[1], starts[2], starts[3]};
     else
         for (int k = 0; i + k < n; k++) out[i + k] = starts[k];
+}
+
+// The first element of each run of equal ones, one behind the other, and how many there are.
+template <class T> __global__ void __launch_bounds__(256)
+    run_values(const T* in, T* out, int64_t* count, int64_t n, const Tiles<int64_t> tiles) {
+    using C = compute<T>;
+    constexpr int items = 16, warp_size = items * 32;
+    __shared__ int64_t sums[8], carried;
+    __shared__ int warps[8];
+    __shared__ unsigned number;
+    const unsigned tile = next_tile(tiles, &number);
+    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
+    const int64_t first = int64_t(tile) * (8 * warp_size) + warp * warp_size + lane;
+    T x[items];
+#pragma unroll
+    for (int k = 0; k < items; k++)
+        if (first + k * 32 < n) x[k] = in[first + k * 32];
+    T before_first = x[0];  // what lies before the warp's elements
+    if (lane == 0 && first > 0 && first < n) before_first = in[first - 1];
+    unsigned starts[items];  // bits: lanes
+    int own = 0;
+#pragma unroll
+    for (int k = 0; k < items; k++) {
+        const C here = convert<C>(x[k]), left = shuffle_up(here, 1);
+        const C last = k > 0 ? shuffle_from(convert<C>(x[k > 0 ? k - 1 : 0]), 31) : convert<C>(before_first);
+        const bool start = first + k * 32 < n && (first + k * 32 == 0 || !(here == (lane == 0 ? last : left)));
+        starts[k] = __ballot_sync(0xffffffffu, start);
+        own += __popc(starts[k]);
+    }
+    if (lane == 0) warps[warp] = own;
+    __syncthreads();
+    int64_t before = 0, total = 0;
+#pragma unroll
+    for (int w = 0; w < 8; w++) {
+        if (w == warp) before = total;
+        total += warps[w];
+    }
+    before += tile_prefix(tiles, tile, tile, gridDim.x, total, int64_t(0), sums, &carried, Plus());
+    if (tile == gridDim.x - 1 && threadIdx.x == 255) *count = before + own;
+    const unsigned below = (1u << lane) - 1;
+#pragma unroll
+    for (int k = 0; k < items; k++) {
+        if (starts[k] >> lane & 1) out[before + __popc(starts[k] & below)] = x[k];
+        before += __popc(starts[k]);
+    }
 }
 
 // --- masks ---

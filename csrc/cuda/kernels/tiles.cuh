@@ -14,6 +14,13 @@ template <class C> WISP_INLINE C shuffle_up(C x, int by) {
     memcpy(&x, &w, sizeof x);
     return x;
 }
+template <class C> WISP_INLINE C shuffle_from(C x, int lane) {
+    Words<C> w;
+    memcpy(&w, &x, sizeof x);
+    for (int i = 0; i < int(sizeof(C) / 4); i++) w.at[i] = __shfl_sync(0xffffffffu, w.at[i], lane);
+    memcpy(&x, &w, sizeof x);
+    return x;
+}
 // Past the first cache, which does not see what other blocks write.
 template <class C> WISP_INLINE C load_shared_by_blocks(const C* p) {
     Words<C> w;

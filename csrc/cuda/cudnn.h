@@ -32,7 +32,8 @@ Handle cudnn_handle_of(int device);  // with the current stream
 int data_type(DType dtype);
 
 enum Kind {
-    convolution_kind = 1,
+    pointwise_kind,
+    convolution_kind,
     engine_kind,
     configuration_kind,
     heuristic_kind,
@@ -40,9 +41,14 @@ enum Kind {
     forward_kind = 10,
     weight_kind,
     input_kind,
+    pointwise_operation_kind,
     graph_kind = 15,
     pack_kind,
     tensor_kind,
+    product_kind,
+    product_operation_kind,
+    reduction_kind = 21,
+    reduction_operation_kind,
     attention_kind = 41
 };
 enum Type {
@@ -56,7 +62,9 @@ enum Type {
     type_mode,
     type_heuristic,
     type_note = 11,
-    type_descriptor = 15
+    type_pointwise = 14,
+    type_descriptor,
+    type_reduction = 18
 };
 enum Mode { fallback_mode = 2, best_mode = 3 };
 enum Note { tensor_cores, down_convert, reduced_reduction, fourier, nondeterministic };

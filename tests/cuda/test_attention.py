@@ -121,6 +121,8 @@ def test_long_rows(dtype, width):
     """Which a library may take, alone and with gradients, in the layouts that layers make."""
     q, k, v = wisp.randn(2, 4, 515, width), wisp.randn(2, 2, 600, width), wisp.randn(2, 2, 600, width)
     check(q, k, v, dtype)
+    check(q, k, v, dtype, causal=True)
+    check(k, q[:, :2], v[:, :, :515], dtype, causal=True)  # more queries than keys
     check(q, k, v, dtype, scale=0.1, view=lambda t: t.transpose(1, 2).contiguous().transpose(1, 2))
     with wisp.no_grad():
         given = [t.to(dtype).cuda() for t in (q, k, v)]

@@ -179,6 +179,38 @@ void convolve(ConvProduct product, DType dtype, const ConvShape& shape, bool cha
     run_engine(it->second, h, pointers);
 }
 
+#include "../kernels/conv_phases.h"
+
+// The gradient of a float input of few channels whose convolution has a stride, by phases (kernels/conv_phases.cuh): cuDNN's engines that
+// add in a fixed order take three times as long. False: nothing was done.
+bool phase_convolve(DType dtype, const ConvShape& s, bool channels_last, const void* grad, const void* weight, void* out) {
+    const int64_t stride = s.stride[1], phases = s.in_channels * stride * stride;
+    if (dtype != DType::f32 || s.groups != 1 || s.in[0] != 1 || s.out[0] != 1 || s.kernel[0] != 1 || s.padding[0] != 0 || stride < 2 ||
+        s.stride[2] != stride || s.dilation[1] != 1 || s.dilation[2] != 1 || phases > 32 || s.out_channels < 16 || s.out_channels > 4096 ||
+        s.kernel[1] <= stride || s.kernel[2] <= stride || s.kernel[1] > 16 || s.kernel[2] > 16)
+        return false;
+    ConvShape without = s;
+    ConvPhases p{int(s.in_channels), int(s.out_channels), int(stride)};
+    without.in_channels = s.out_channels, without.out_channels = phases;
+    for (int d = 0; d < 2; d++) {
+        const int64_t taps = (s.kernel[1 + d] + stride - 1) / stride, rows = s.out[1 + d] + taps - 1;
+        without.in[1 + d] = s.out[1 + d], without.out[1 + d] = rows, without.kernel[1 + d] = taps;
+        without.stride[1 + d] = 1, without.padding[1 + d] = taps - 1;
+        p.kernel[d] = int(s.kernel[1 + d]), p.taps[d] = int(taps), p.in[d] = int(s.in[1 + d]), p.rows[d] = int(rows);
+        p.padding[d] = int(s.padding[1 + d]);
+    }
+    const int64_t weights = phases * s.out_channels * p.taps[0] * p.taps[1], n = s.batch * s.in_channels * s.in[1] * s.in[2];
+    const Scratch turned(size_t(weights) * 4), joined(size_t(s.batch * phases) * size_t(p.rows[0]) * size_t(p.rows[1]) * 4);
+    static Instances<4> kernels("cuda/kernels/conv_phases.cuh");
+    auto kernel = [&](int which, const char* name) {
+        return kernels(which * 2 + channels_last, [&] { return str(name, channels_last ? "<true>" : "<false>"); });
+    };
+    launch_with(kernel(0, "phase_weights"), {unsigned((weights + 255) / 256)}, {256}, 0, p, weight, turned.data(), int(weights));
+    convolve(ConvProduct::output, dtype, without, channels_last, grad, turned.data(), joined.data());
+    launch_with(kernel(1, "phase_join"), {unsigned((n + 255) / 256)}, {256}, 0, p, static_cast<const void*>(joined.data()), out, n);
+    return true;
+}
+
 // Planes [n, channels, spatial...], contiguous or with the channels last.
 struct Planes {
     int64_t sizes[5], strides[5];
@@ -253,7 +285,8 @@ void multiply(ConvProduct product, DType dtype, const ConvShape& s, bool channel
     if (!channels_last && (small_convolve(product, dtype, s, a, b, bias, out) || depthwise_convolve(product, dtype, s, a, b, bias, out) ||
                            patch_convolve(product, dtype, s, a, b, bias, out)))
         return;
-    convolve(product, dtype, s, channels_last, a, b, out);
+    if (product != ConvProduct::input || !phase_convolve(dtype, s, channels_last, a, b, out))
+        convolve(product, dtype, s, channels_last, a, b, out);
     if (bias) add_bias(dtype, result, bias, out);
 }
 

@@ -111,6 +111,7 @@ def others():
         lambda x: F.grid_sample(x[None, None], x.reshape(1, 3, -1, 2) + 0),
         lambda x: F.conv2d(x[None, :4, None].expand(1, 4, 9, 300), x[:4, :49].reshape(4, 1, 7, 7), groups=4, padding=3),
         lambda x: F.conv2d(x.reshape(1, 1, 300, 300).bfloat16(), x[:4, :100].reshape(4, 1, 10, 10).bfloat16(), x[0, :4].bfloat16(), 10),
+        lambda x: F.conv2d(x.reshape(1, 1, 300, 300), x[:40, :9].reshape(40, 1, 3, 3), stride=2),
         lambda x: F.conv2d(x.reshape(1, 1, 300, 300).long(), x[:1, :4].reshape(1, 1, 2, 2).long()),
         lambda x: x.repeat(3, 3).flip(1) + x.repeat(3, 3).t(),
         lambda x: wisp._foreach_lerp_([x.detach(), x.detach().clone()], [x.detach(), x.detach()], 0.5)[0],

@@ -179,10 +179,10 @@ void convolve(ConvProduct product, DType dtype, const ConvShape& shape, bool cha
     run_engine(it->second, h, pointers);
 }
 
-#include "../kernels/conv_phases.h"
+#include "../kernels/conv_phases_arguments.h"
 
 // The gradient of a float input of few channels whose convolution has a stride, by phases (kernels/conv_phases.cuh): cuDNN's engines that
-// add in a fixed order take three times as long. False: nothing was done.
+// add in a fixed order take two to three times as long. False: nothing was done.
 bool phase_convolve(DType dtype, const ConvShape& s, bool channels_last, const void* grad, const void* weight, void* out) {
     const int64_t stride = s.stride[1], phases = s.in_channels * stride * stride;
     if (dtype != DType::f32 || s.groups != 1 || s.in[0] != 1 || s.out[0] != 1 || s.kernel[0] != 1 || s.padding[0] != 0 || stride < 2 ||

@@ -4,7 +4,7 @@
 
 namespace wisp {
 
-#include "kernels/conv_phases.h"
+#include "kernels/conv_phases_arguments.h"
 
 // to [phases of channels, features, taps...] = the elements of weight [features, channels, kernel...] that a phase sees, backwards.
 template <bool Last> __global__ void __launch_bounds__(256) phase_weights(const ConvPhases p, const float* weight, float* to, int n) {

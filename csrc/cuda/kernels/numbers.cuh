@@ -53,7 +53,7 @@ WISP_REAL(trunc) WISP_REAL(nearbyint) WISP_REAL(rsqrt)
 WISP_REAL(atan2) WISP_REAL(hypot) WISP_REAL(fmod) WISP_REAL(copysign)
 // clang-format on
 #undef WISP_REAL
-// x to the y to within a unit in the last place; false if x or the result is not a usual one. log2(x)
+// x to the y to within about a unit in the last place; false if x or the result is not a usual one. log2(x)
 // is k + log2(m), with m near 1, in two parts: the series of s = (m - 1) / (m + 1) is odd, and the parts of its first two terms that a
 // float can't hold are carried along. Products that are taken apart must not be fused with a sum.
 WISP_INLINE bool usual_pow(float x, float y, float& result) {

@@ -2,7 +2,8 @@
 //
 // Notes of one shape that have operands in common go into one program, as long as whatever a note needs in another form (another
 // shape, a view) was made by a program before. A reduction over the last dimension, and what is computed from its results row by
-// row, belongs to the program of its operand; on a GPU so does a sum of all rows. Values that nobody will see are neither kept nor, unless another note uses them, made.
+// row, belongs to the program of its operand; on a GPU so does a sum of all rows. Values that nobody will see are neither kept nor,
+// unless another note uses them, made.
 //
 // What notes become depends on their structure alone: operators, dtypes, layouts, who uses what, and who is still seen. That is the key
 // under which a plan is kept; addresses, numbers and parameters come from the notes of each run.

@@ -1,5 +1,5 @@
-// Attention by cuDNN, where it is quicker than kernels of ours: half precision on sm_90, all keys for all queries, or, of wide heads, keys up
-// to the query's own.
+// Attention by cuDNN, where it is quicker than kernels of ours: half precision on sm_90, all keys for all queries, or, of wide heads,
+// keys up to the query's own.
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -227,11 +227,12 @@ def register_rendezvous_handler(scheme, handler):
     """Let `init_method="scheme://…"` of `init_process_group` mean one of the program's: `handler(url, rank=…, world_size=…)` yields a
     store that the processes share, this process's rank, and how many there are.
 
-    >>> import wisp
+    >>> import uuid, wisp
     >>> def meet(url, **options):
     ...     yield wisp.distributed.HashStore(), 0, 1
-    >>> wisp.distributed.register_rendezvous_handler("here", meet)
-    >>> wisp.distributed.init_process_group("gloo", init_method="here://")
+    >>> scheme = f"here-{uuid.uuid4()}"  # a scheme is registered once
+    >>> wisp.distributed.register_rendezvous_handler(scheme, meet)
+    >>> wisp.distributed.init_process_group("gloo", init_method=f"{scheme}://")
     >>> wisp.distributed.get_world_size()
     1
     >>> wisp.distributed.destroy_process_group()

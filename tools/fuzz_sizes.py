@@ -429,7 +429,7 @@ def difference(mine, theirs, exact):
     a, b = a.astype(c.dtype), b.astype(c.dtype)
     scale, rms = np.abs(c).max(), math.sqrt(float(np.mean(np.abs(c) ** 2)))
     off, theirs_off = np.abs(a - c), np.abs(b - c)
-    bound = 1e-3 * np.abs(c) + 2e-5 * max(rms, 1e-3 * scale) + 4 * theirs_off.max() + 5e-6
+    bound = 1e-3 * np.abs(c) + 2e-5 * max(rms, 1e-3 * scale) + 4 * theirs_off.max() + 3e-5
     at = np.flatnonzero(~(off <= bound) & ~(np.isnan(a) & np.isnan(c)) & ~(a == c))
     return f"element {at[0]} of {c.size} is {a.flat[at[0]]} for {c.flat[at[0]]}, {len(at)} are off" if len(at) else None
 

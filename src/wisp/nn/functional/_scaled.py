@@ -16,6 +16,15 @@ def _only(name, values, allowed, kind):
     return values[0]
 
 
+def _checked(name, scales, recipes, swizzles):
+    """-> the scales and the recipes of both matrices, each one value"""
+    known = (ScalingType.TensorWise, ScalingType.RowWise)
+    recipes = [_only(name, recipe, known, "one scale for a matrix or for each row") for recipe in recipes]
+    for swizzle in swizzles:
+        _only(name, swizzle, (None, SwizzleType.NO_SWIZZLE), "scales in their order")
+    return [_only(name, scale, None, "one tensor of scales") for scale in scales], recipes
+
+
 def scaled_mm(
     mat_a,
     mat_b,
@@ -37,11 +46,7 @@ def scaled_mm(
     >>> wisp.nn.functional.scaled_mm(a, a.t(), wisp.tensor(0.5), one, wisp.tensor(2.0), one, output_dtype=wisp.float32)
     tensor([[5.]])
     """
-    for recipe in (scale_recipe_a, scale_recipe_b):
-        _only("scaled_mm", recipe, (ScalingType.TensorWise, ScalingType.RowWise), "one scale for a matrix or for each row")
-    for swizzle in (swizzle_a, swizzle_b):
-        _only("scaled_mm", swizzle, (None, SwizzleType.NO_SWIZZLE), "scales in their order")
-    scales = [_only("scaled_mm", scale, None, "one tensor of scales") for scale in (scale_a, scale_b)]
+    scales, _ = _checked("scaled_mm", (scale_a, scale_b), (scale_recipe_a, scale_recipe_b), (swizzle_a, swizzle_b))
     return wisp._scaled_mm(mat_a, mat_b, *scales, bias=bias, out_dtype=output_dtype, use_fast_accum=use_fast_accum)
 
 
@@ -82,13 +87,7 @@ def scaled_grouped_mm(
     tensor([[ 2.],
             [24.]])
     """
-    recipes = [
-        _only("scaled_grouped_mm", recipe, (ScalingType.TensorWise, ScalingType.RowWise), "one scale for a matrix or for each row")
-        for recipe in (scale_recipe_a, scale_recipe_b)
-    ]
-    for swizzle in (swizzle_a, swizzle_b):
-        _only("scaled_grouped_mm", swizzle, (None, SwizzleType.NO_SWIZZLE), "scales in their order")
-    scales = [_only("scaled_grouped_mm", scale, None, "one tensor of scales") for scale in (scale_a, scale_b)]
+    scales, recipes = _checked("scaled_grouped_mm", (scale_a, scale_b), (scale_recipe_a, scale_recipe_b), (swizzle_a, swizzle_b))
     shared = offs if mat_a.dim() == mat_b.dim() == 2 else None
     a, b = (_scaled(m, s, r, dim, shared) for m, s, r, dim in zip((mat_a, mat_b), scales, recipes, (-2, -1)))
     return wisp.nn.functional.grouped_mm(a, b, offs=offs, bias=bias).to(output_dtype or wisp.bfloat16)

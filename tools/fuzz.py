@@ -16,6 +16,7 @@ and the run succeeds only if it is found. Needs PyTorch for programs, numbers an
 import argparse
 import os
 import pathlib
+import resource
 import select
 import signal
 import subprocess
@@ -25,7 +26,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 KINDS = ("calls", "programs", "numbers", "sizes", "files")
 START = 120.0  # seconds until a child has imported what it needs
-CASE = 30.0  # seconds for one case: far more than any needs, even where the machine is busy
+CASE = 30.0  # seconds for one case, of its own processor time: far more than any needs
+ASLEEP = 10  # times as many by the clock: the machine may be busy with others, or the case may wait for what never comes
 REPEATS = 60  # runs for making a finding smaller
 ENOUGH = 20  # findings after which a kind is ended
 
@@ -38,7 +40,26 @@ class Child:
         command += ["--device", options.device] + ["--planted"] * options.planted + (["--keep", keep] if keep is not None else [])
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
         os.set_blocking(self.process.stdout.fileno(), False)
-        self.rest, self.number, self.deadline = b"", None, time.monotonic() + START
+        self.rest, self.number = b"", None
+        self.wait_for(START)
+
+    def worked(self):
+        """Seconds of processor time."""
+        try:
+            stat = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0  # it has just ended
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+    def wait_for(self, seconds):
+        self.patience, self.since, self.before = seconds, time.monotonic(), None
+
+    def hangs(self):
+        """Asked while it is silent."""
+        silent = time.monotonic() - self.since
+        if self.before is None:
+            self.before = self.worked()
+        return silent > self.patience and (silent > ASLEEP * self.patience or self.worked() - self.before > self.patience)
 
     def lines(self, end):
         """What the child says until `end`; afterwards `verdict` tells how it ended, if it did."""
@@ -57,11 +78,11 @@ class Child:
                 return
             if data:
                 *lines, self.rest = (self.rest + data).split(b"\n")
-                self.deadline = time.monotonic() + CASE
+                self.wait_for(CASE)
                 for line in lines:
                     yield line.decode(errors="replace")
-            elif time.monotonic() > self.deadline:
-                self.verdict = f"hangs ({CASE:g} s)"
+            elif self.hangs():
+                self.verdict = f"hangs ({self.patience:g} s)"
                 return
 
     def end(self):
@@ -76,7 +97,7 @@ def alone(options, kind, number, keep=None):
     kept = "all" if keep is None else ",".join(map(str, keep)) or "none"
     child, wrong, pieces, text = Child(options, kind, number, kept), None, 0, ""
     try:
-        for line in child.lines(time.monotonic() + START + CASE):
+        for line in child.lines(time.monotonic() + ASLEEP * (START + CASE)):
             word, _, rest = line.partition(" ")
             if word == "pieces":
                 pieces = int(rest)
@@ -130,6 +151,7 @@ def run(options, kind):
         finally:
             child.end()
         for case, first in failed[: ENOUGH - len(findings)]:
+            print(f"{kind}, seed {options.seed}, number {case}: made smaller", file=sys.stderr, flush=True)
             least = smallest(options, kind, case)
             wrong, text = least or (first + f" (only after cases {number} to {case - 1})", "")
             findings.append(f"{kind}, seed {options.seed}, number {case}: {wrong}\n{text}")
@@ -164,6 +186,12 @@ def be_child(options):
         number += 1
 
 
+def processor_time():
+    """Seconds that children which have ended took of processors."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("kinds", nargs="+", choices=KINDS)
@@ -178,8 +206,10 @@ def main(arguments=None):
         return be_child(options)
     failed = 0
     for kind in options.kinds:
+        before = processor_time()
         findings, cases = run(options, kind)
-        print(f"{kind}: {cases} cases in {options.seconds:g} s, {len(findings)} findings", flush=True)
+        worked = processor_time() - before
+        print(f"{kind}: {cases} cases in {options.seconds:g} s, {worked:.0f} s of processors, {len(findings)} findings", flush=True)
         failed += (not findings) if options.planted else len(findings)
     return failed
 

@@ -2,6 +2,7 @@
 with the pieces in `keep` (None: all) and returns what is wrong, or None."""
 
 import contextlib
+import importlib
 import inspect
 import math
 import os
@@ -17,7 +18,7 @@ import warnings
 import wisp
 
 ROOT = pathlib.Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "parity")]
+sys.path[:0] = [str(ROOT / "tests" / part) for part in ("", "parity", "fast/compile")]
 warnings.simplefilter("ignore")
 wisp.set_num_threads(2)
 
@@ -61,14 +62,23 @@ _SPACES = [
     "func",
     "autograd.functional",
     "distributions",
+    "sparse",
+    "nested",
+    "optim",
+    "signal.windows",
+    "ao.quantization",
+    "ao.nn.quantized",
+    "ao.nn.qat",
+    "ao.nn.intrinsic.qat",
+    "utils.data",
+    "vision.ops",
+    "vision.transforms",
 ]
 
 
 def _callables():
     for space in _SPACES:
-        home = wisp
-        for part in filter(None, space.split(".")):
-            home = getattr(home, part)
+        home = wisp.Tensor if space == "Tensor" else importlib.import_module(f"wisp.{space}".rstrip("."))
         for name in sorted(getattr(home, "__all__", None) or dir(home)):
             f = getattr(home, name, None)
             if name.startswith("_") or name in _SKIPPED or not callable(f) or isinstance(f, types.ModuleType):
@@ -141,6 +151,7 @@ class Calls(Kind):
     def __init__(self, seed, planted):
         super().__init__(seed, planted)
         self.callables = [(name, f) for name, f in _callables() if not planted or name in ("wisp.flip", "wisp.roll", "wisp.rot90")]
+        wisp._core._set_worth_noting(0)  # in a compiled region, whatever the size
         limit = 6 << 30
         if "asan" not in os.environ.get("LD_PRELOAD", ""):
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -168,6 +179,8 @@ class Calls(Kind):
                 pieces.append(text)
         called = r.choice(_TENSORS) if isinstance(f, type) and issubclass(f, wisp.nn.Module) else None
         text = f"{name}({', '.join(kept(pieces, keep))})" + (f"({called})" if called else "")
+        if r.random() < 0.15:
+            text = f"wisp.compile(lambda: {text})()"
         say("pieces", len(pieces))
         say("text", text)
         wisp.manual_seed(0)
@@ -186,12 +199,15 @@ class Calls(Kind):
 
 # ---------------------------------------------------------------- programs
 class Programs(Kind):
-    """The programs of tests/parity/test_random_programs.py, in which operands may share memory with what is written to."""
+    """The programs of tests/parity/test_random_programs.py, in which operands may share memory with what is written to; every fourth
+    is one of tests/fast/compile/test_programs.py, whose bits in a compiled region must be those that it has without."""
 
     def __init__(self, seed, planted):
+        import test_programs as regions
         import test_random_programs as programs
 
-        self.programs = programs
+        self.programs, self.regions = programs, regions
+        wisp._core._set_worth_noting(0)
         super().__init__(seed, planted)
 
         class Program(programs.Program):
@@ -229,6 +245,18 @@ class Programs(Kind):
         return seed, made, program.random.random()
 
     def run(self, number, keep, say):
+        return self.in_region(number, say) if number % 4 == 3 else self.beside(number, keep, say)
+
+    def in_region(self, number, say):
+        seed = self.seed * 1_000_003 + number
+        say("pieces", 0)
+        say("text", f"program {seed} of tests/fast/compile/test_programs.py, in a region")
+        plain, noted = self.regions.made(seed), self.regions.made(seed)
+        eager = self.regions.run(seed, plain)
+        wrong = self.regions.compared((plain, eager), (noted, wisp.compile(self.regions.run)(seed, noted)))
+        return wrong and f"other bits in a region: {wrong}"
+
+    def beside(self, number, keep, say):
         import torch
 
         seed, made, chance = self.statements(number)

@@ -12,8 +12,6 @@
 namespace wisp {
 namespace {
 
-const Tensor& as_tensor(PyObject* const& o) { return reinterpret_cast<const Tensor&>(o); }
-
 // --- buffers ---------------------------------------------------------------------------------------------------------------
 
 DType dtype_of_format(const char* format, Py_ssize_t item) {

@@ -14,8 +14,6 @@
 namespace wisp {
 namespace {
 
-const Tensor& as_tensor(PyObject* const& o) { return reinterpret_cast<const Tensor&>(o); }
-
 struct Step {  // one dimension of the layout changed
     enum { select, slice, insert } kind;
     int64_t dim, a, b, c;

@@ -9,6 +9,9 @@ namespace wisp {
 struct Node;
 
 void add_tensor_type(PyObject* module);
+extern PyGetSetDef tensor_attributes[];
+void require_grad(const Tensor& t, bool on);  // what `t.requires_grad = on` does
+inline const Tensor& as_tensor(PyObject* const& o) { return reinterpret_cast<const Tensor&>(o); }
 // vmap (registry.cpp): how many are running, and whether an object is or contains a batched tensor.
 extern int batching;
 bool has_batched(PyObject* o);

@@ -99,6 +99,9 @@ _HOSTILE = """None|True|0|-1|3|2**31|2**62|2**63-1|-2**63|2**64|2**70|1.5|float(
 |wisp.nn.Parameter(wisp.ones(2))|[wisp.ones(2), wisp.ones(3)]|[wisp.ones(2, 2), wisp.ones(2, 2)]
 |[wisp.tensor([0, 1]), None]|wisp.ones(1, 1, 2, 2, 2)|wisp.ones(4, 4).to_sparse()|wisp.ones(1).expand(2**20)|slice(None)
 |wisp.ones(4)[::2]|wisp.ones(2, dtype=wisp.complex64).conj()|wisp.nn.Linear(2, 2)""".replace("\n", "").split("|")
+# Once a process has such tensors, every call looks at dtypes: with odd seeds alone.
+_STORED = ["wisp.ones(2, 3, dtype=wisp.complex32)", "wisp.ones(2, 3, dtype=wisp.float8_e4m3fn)"]
+_STORED += ["wisp.quantize_per_tensor(wisp.ones(2, 3), 0.1, 0, wisp.qint8)"]
 _TENSORS = """wisp.ones(2, 3)|wisp.randn(2, 2, 4, 4)|wisp.tensor([0, 1])|wisp.randn(3, 3)|wisp.randn(4)|wisp.randn(1, 2, 8)
 |wisp.randn(2, 3).t()|wisp.randn(3, 3, dtype=wisp.float64)|wisp.arange(6).view(2, 3)|wisp.randn(2, 3) > 0
 |wisp.randn(2, 3, requires_grad=True)|wisp.tensor(2.0)|wisp.randn(2, 3, dtype=wisp.complex64)""".replace("\n", "").split("|")
@@ -152,6 +155,7 @@ class Calls(Kind):
         super().__init__(seed, planted)
         self.callables = [(name, f) for name, f in _callables() if not planted or name in ("wisp.flip", "wisp.roll", "wisp.rot90")]
         wisp._core._set_worth_noting(0)  # in a compiled region, whatever the size
+        self.hostile = _HOSTILE + (_STORED if seed % 2 else [])
         limit = 6 << 30
         if "asan" not in os.environ.get("LD_PRELOAD", ""):
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -170,7 +174,7 @@ class Calls(Kind):
         name, f = r.choice(self.callables)
         pieces = []
         for place, (parameter, kind) in enumerate(_parameters(f)[:8]):
-            text = r.choice(_HOSTILE if r.random() < 0.35 else _HALF_RIGHT[kind])
+            text = r.choice(self.hostile if r.random() < 0.35 else _HALF_RIGHT[kind])
             if r.random() < 0.15:
                 break
             if place >= 2 and parameter.isidentifier() and r.random() < 0.6:

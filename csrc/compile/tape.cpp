@@ -678,7 +678,8 @@ Tensor by_channels(const Tensor& x) {
 
 Tensor turned(const Tensor& source) {
     const Tensor y = empty(source.sizes(), source.dtype(), source.device());
-    add_turned(y.storage(), source.storage(), source.dtype(), {source.size(0), source.size(1), source.size(2) * source.size(3)});
+    if (source.numel())
+        add_turned(y.storage(), source.storage(), source.dtype(), {source.size(0), source.size(1), source.size(2) * source.size(3)});
     return y;
 }
 

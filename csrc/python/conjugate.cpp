@@ -31,14 +31,9 @@ PyObject* conjugated(PyObject* result) {
 }
 
 Ref resolved(PyObject* o) {
-    if (is_conjugate(o)) return Ref(resolve_conjugate(Tensor::borrow(as_tensor_object(o))).release());
-    if (!has_conjugate(o)) return Ref::borrow(o);
-    Ref list(PyList_New(0));
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++) {
-        Ref item = resolved(PySequence_Fast_GET_ITEM(o, i));
-        if (PyList_Append(list.get(), item.get()) < 0) throw PythonError();
-    }
-    return list;
+    return change_nested(o, [](PyObject* item) {
+        return is_conjugate(item) ? Ref(resolve_conjugate(Tensor::borrow(as_tensor_object(item))).release()) : Ref();
+    });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "../autograd/whole.h"
 #include "../ops/ops.h"
 #include "conjugate.h"
+#include "nesting.h"
 #include "registry.h"
 #include "signature.h"
 #include "tensor_type.h"
@@ -458,16 +459,13 @@ PyObject* function_record(PyObject*, PyObject* args) {
 // The tensors of an argument or a result, which may be a list; false if one is of another class (`plain`), since such
 // a tensor may hold its graph in another one.
 bool find_tensors(PyObject* o, TensorList& found, bool plain) {
-    if (is_tensor(o)) {
-        if (plain && Py_TYPE(o) != tensor_type) return false;
-        found.push_back(Tensor::borrow(as_tensor_object(o)));
-    } else if (o == Py_None) {
-        found.emplace_back();  // a missing tensor has an edge, too
-    } else if (PyTuple_Check(o) || PyList_Check(o)) {
-        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
-            if (!find_tensors(PySequence_Fast_GET_ITEM(o, i), found, plain)) return false;
-    }
-    return true;
+    return !any_nested(o, [&](PyObject* item) {
+        if (item == Py_None) found.emplace_back();  // a missing tensor has an edge, too
+        if (!is_tensor(item)) return false;
+        if (plain && Py_TYPE(item) != tensor_type) return true;
+        found.push_back(Tensor::borrow(as_tensor_object(item)));
+        return false;
+    });
 }
 
 // _whole(name, function, *arguments): what the function makes of them, as one node of the graph (autograd/whole.h).

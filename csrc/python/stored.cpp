@@ -21,12 +21,10 @@ bool in_use = false;
 }();
 
 Ref widened(PyObject* o) {
-    if (is_tensor(o) && as_tensor_object(o)->dtype == DType::c32) return Ref(to(Tensor::borrow(as_tensor_object(o)), DType::c64).release());
-    if (!PyTuple_Check(o) && !PyList_Check(o)) return Ref::borrow(o);
-    Ref list(PyList_New(0));
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
-        if (PyList_Append(list.get(), widened(PySequence_Fast_GET_ITEM(o, i)).get()) < 0) throw PythonError();
-    return list;
+    return change_nested(o, [](PyObject* item) {
+        const bool narrow = is_tensor(item) && as_tensor_object(item)->dtype == DType::c32;
+        return narrow ? Ref(to(Tensor::borrow(as_tensor_object(item)), DType::c64).release()) : Ref();
+    });
 }
 
 PyObject* narrowed(PyObject* o) {

@@ -105,3 +105,10 @@ def test_what_is_turned_can_be_written_to():
 
     y, z = f(x)
     assert wisp.equal(y, x * 2) and wisp.equal(z, x + 1)
+
+
+def test_images_without_elements():
+    for sizes in ((0, 4, 3, 3), (2, 4, 0, 3), (2, 0, 3, 3)):
+        x = wisp.ones(sizes)
+        assert wisp.compile(lambda x: turned(x).sum())(x).item() == 0
+        assert wisp.compile(lambda x: wisp._core._turned(x) * 2)(x).shape == sizes

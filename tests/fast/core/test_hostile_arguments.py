@@ -75,12 +75,27 @@ def run(program):
 
 @pytest.mark.parametrize("before", ["", "class T(wisp.Tensor): pass\n", "wisp.ones(2, dtype=wisp.complex64).conj()\n"])
 @pytest.mark.parametrize(
-    "make", ["z = [0]; z.append(z)", "z = []\nfor _ in range(10**6): z = [z]", "z = (0,)\nfor _ in range(99): z = (z, z)"]
+    "make",
+    [
+        "z = [0]; z.append(z)",
+        "z = []\nfor _ in range(10**6): z = [z]",
+        "z = (0,)\nfor _ in range(99): z = (z, z)",
+        "z = [0]\nfor _ in range(9): z = [z] * 1000",
+        "z = [wisp.ones(2, dtype=wisp.complex64).conj()]; z.append(z)",
+        "z = [wisp.ones(2, dtype=wisp.complex32)]; z.append(z)",
+    ],
 )
 def test_lists_without_end(before, make):
     program = f"import wisp\n{before}{make}\n" + "\n".join(
-        f"try: {call}\nexcept (TypeError, ValueError, RuntimeError, RecursionError): pass\nelse: raise SystemExit(3)"
-        for call in ("wisp.cat(z)", "wisp.sum(wisp.ones(2), z)", "wisp.tensor(z)", "wisp.ones(2)[z]", "wisp.add(z, 1)")
+        f"try: {call}\nexcept (TypeError, ValueError, IndexError, RuntimeError): pass\nelse: raise SystemExit(3)"
+        for call in (
+            "wisp.cat(z)",
+            "wisp.sum(wisp.ones(2), z)",
+            "wisp.tensor(z)",
+            "wisp.ones(2)[z]",
+            "wisp.add(z, 1)",
+            "wisp.conv2d(wisp.ones(1, 2, 2, dtype=wisp.complex32), z)",
+        )
     )
     program += "\nimport os; os._exit(0)"  # a million lists take their time to go
     result = run(program)

@@ -1,5 +1,6 @@
 """The meeting point of ranks stands against strangers: it listens where it is told to, wants a proof, and waits for nobody."""
 
+import contextlib
 import secrets
 import socket
 import threading
@@ -95,6 +96,14 @@ def test_a_silent_connection_is_closed(monkeypatch):
     connection = silent(meeting)
     begin = time.monotonic()
     assert connection.recv(1) == b"" and time.monotonic() - begin < 10
+
+
+def test_an_endless_hello_is_cut_off(monkeypatch):
+    monkeypatch.setattr(_pmi, "PATIENCE", 1000)
+    connection = endless(Meeting(2))
+    connection.settimeout(60)
+    with contextlib.suppress(ConnectionError):  # what was sent is lost with the connection
+        assert connection.recv(1) == b""
 
 
 def test_ranks_that_disagree_are_told():

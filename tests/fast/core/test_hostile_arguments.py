@@ -194,7 +194,8 @@ def test_a_message_about_a_nested_value(tmp_path):
     call = pickle.dumps(nested, 2)[2:-1]
     # torch._utils._rebuild_tensor_v2(nested, nested, ...): every argument is that value
     body = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(" + call + b"".join(b"2" for _ in range(5)) + b"tR."
-    for entry in (body, b"\x80\x02ccollections\nOrderedDict\n" + call + b"\x85R.", b"\x80\x02" + call + b"Q."):
+    encode = b"\x80\x02c_codecs\nencode\n(U\x01a" + call + b"tR."  # in an encoding of that name
+    for entry in (body, encode, b"\x80\x02ccollections\nOrderedDict\n" + call + b"\x85R.", b"\x80\x02" + call + b"Q."):
         entries[name] = entry
         with zipfile.ZipFile(path, "w") as archive:
             for key, content in entries.items():

@@ -586,13 +586,15 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
     if (!(device == Device{} || on_gpu) || y.numel() == 0 || is_stored(y.dtype())) return false;
     // Kernels of the GPU count elements in 32 bits, and have room for so many dimensions.
     if (on_gpu && (y.dim() > 4 || y.numel() >= INT32_MAX)) return false;
-    bool pays = y.numel() >= worth_noting || on_gpu;  // a launch costs more than a note
+    // A launch costs more than a note. A reduction that is run between programs joins none, but need not end the one of its operand.
+    bool pays = (y.numel() >= worth_noting && !reduced) || on_gpu;
     for (int i = 0; i < count; i++) {
         if (!operands[i].given || !operands[i].tensor) continue;
         const Tensor& t = *operands[i].tensor;
         if (is_number_for(t, device)) continue;
         if (!(t.device() == device) || is_stored(t.dtype()) || is_shared(t.storage()) || (on_gpu && t.numel() >= INT32_MAX)) return false;
-        pays |= is_pending(t.storage()) || turned_of(t.storage()) || (step.kind == kernels::StepKind::reduce && t.numel() >= worth_noting);
+        pays |= is_pending(t.storage()) || turned_of(t.storage()) ||
+                (step.kind == kernels::StepKind::reduce && !reduced && t.numel() >= worth_noting);
     }
     if (!pays) return false;
     alignas(16) char numbers[kernels::ProgramStep::most][16] = {};

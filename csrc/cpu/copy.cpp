@@ -53,12 +53,13 @@ void float_to_half(uint16_t* dst, const float* src, int64_t n) {
 void brain_to_float(float* dst, const uint16_t* src, int64_t n) {
     for (int64_t i = 0; i < n; i++) dst[i] = bits_as<float>(uint32_t(src[i]) << 16);
 }
+// The bits of x rounded to bf16, in the upper half; the lower one is to be dropped.
+WISP_INLINE uint32_t brain_bits(float x) {
+    const uint32_t u = bits_as<uint32_t>(x);
+    return x == x ? u + 0x7fff + ((u >> 16) & 1) : 0x7fc00000u;
+}
 void float_to_brain(uint16_t* dst, const float* src, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t u = bits_as<uint32_t>(src[i]);
-        const uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-        dst[i] = (u & 0x7fffffff) > 0x7f800000u ? uint16_t(0x7fc0) : uint16_t(rounded);
-    }
+    for (int64_t i = 0; i < n; i++) dst[i] = uint16_t(brain_bits(src[i]) >> 16);
 }
 
 void decode(float* dst, const uint8_t* src, DType dtype, int64_t n) {
@@ -201,6 +202,20 @@ void convert(void* dst, DType dst_dtype, const void* src, DType src_dtype, int64
         else if (dst_dtype == DType::bf16) float_to_brain(reinterpret_cast<uint16_t*>(d), middle, m);
         else if (is_float8(dst_dtype)) encode(reinterpret_cast<uint8_t*>(d), middle, dst_dtype, m);
         else table.from[int(DType::f32)][int(dst_dtype)](d, middle, m);
+    }
+}
+
+void round(float* dst, const float* src, DType dtype, int64_t n) {
+    if (dtype == DType::bf16) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; i++) dst[i] = bits_as<float>(brain_bits(src[i]) & 0xffff0000u);
+        return;
+    }
+    alignas(64) char narrow[block * 2];
+    for (int64_t done = 0; done < n; done += block) {
+        const int64_t m = n - done < block ? n - done : block;
+        convert(narrow, dtype, src + done, DType::f32, m);
+        convert(dst + done, DType::f32, narrow, dtype, m);
     }
 }
 
@@ -537,6 +552,6 @@ void fill(void* dst, DType dtype, const int64_t* strides, const int64_t* sizes, 
 
 }  // namespace
 
-extern const CopyKernels copy_table = {&convert, &gather_block, &scatter_block, &copy_any, &copy_bytes, &fill, &zero, nullptr};
+extern const CopyKernels copy_table = {&convert, &round, &gather_block, &scatter_block, &copy_any, &copy_bytes, &fill, &zero, nullptr};
 
 }  // namespace wisp::cpu::WISP_ISA

@@ -13,8 +13,9 @@ namespace {
 
 constexpr int64_t block_length = 1024;  // elements: a few kilobytes per operand, within L1
 constexpr int64_t direct_block = 16384;
-constexpr int64_t tile = 2048;    // elements of a repeated row's copies
-constexpr int64_t grain = 32768;  // elements below which threads don't pay
+constexpr int64_t flat_unit = 1024;  // so that threads end together, and each begins on a cache line
+constexpr int64_t tile = 2048;       // elements of a repeated row's copies
+constexpr int64_t grain = 32768;     // elements below which threads don't pay
 constexpr int max_operands = 6;
 
 void fill_block(char* to, const char* value, int64_t item, int64_t n) {
@@ -67,6 +68,18 @@ void run_rows(const BlockPlan& p, int64_t begin, int64_t end) {
         p.kernel(row, p.inner, p.params, p.constants);
         for (int k = 0; k < p.count; k++) row[k] += step[k];
     }
+}
+
+// No broadcast but of numbers: each thread calls the kernel on all of its stretch.
+void run_flat(const BlockPlan& p, int64_t begin, int64_t end) {
+    const int64_t first = begin * flat_unit;
+    char* pointers[max_operands];
+    for (int k = 0; k < p.count; k++) {
+        const int64_t step = p.mode[k] == direct ? item_size(p.operands[k].dtype) : 0;
+        pointers[k] = p.operands[k].data + first * step;
+    }
+    fill_absent(p, pointers);
+    p.kernel(pointers, std::min(end * flat_unit, p.inner) - first, p.params, p.constants);
 }
 
 // One row against many (a bias): the repeated row is laid out several times, so that the kernel runs over long stretches
@@ -238,9 +251,13 @@ void run_blocks(BlockPlan& p, const Dims& sizes, int64_t numel, bool constants) 
     p.pieces = (p.inner + p.piece - 1) / p.piece;
     if (p.pieces == 1) p.piece = p.inner;
     p.constants = constants && p.mode[1] == constant ? 2 : constants && p.mode[2] == constant ? 4 : 0;
-    bool plain = p.pieces == 1 && p.outer <= 1;
+    bool plain = p.outer == 0 || (p.pieces == 1 && p.outer == 1);
     for (int k = 0; plain && k < count; k++)
         plain = p.mode[k] <= direct || (p.mode[k] == constant && (p.constants & (1u << k)) && operands[k].dtype == p.block[k]);
+    if (plain && p.outer == 0) {
+        parallel_for((p.inner + flat_unit - 1) / flat_unit, grain / flat_unit, [&](int64_t b, int64_t e) { run_flat(p, b, e); });
+        return;
+    }
     bool tiles = p.outer == 1 && all_direct && rows > 1 && 2 * p.inner <= tile;
     for (int k = 0; tiles && k < count; k++) {
         const int64_t item = item_size(operands[k].dtype), step = p.dims.strides[k][0];

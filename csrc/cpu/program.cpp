@@ -5,6 +5,8 @@
 // What a structure becomes (`Plan`) is kept with the program: the next run with it only asks where inputs and outputs lie now.
 #include "kernels/program.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -18,7 +20,8 @@ namespace {
 
 // Bytes of the registers of a unit. Where memory streams through the first cache, a part of it is left to that; values that lie in the
 // second cache anyway are brought in quickly, and longer pieces make fewer calls.
-constexpr int64_t near_bytes = 12 * 1024, near_bytes_of_few = 32 * 1024, few_bytes = 512 * 1024;
+const int64_t near_bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE) >= 48 * 1024 ? 24 * 1024 : 12 * 1024;
+constexpr int64_t near_bytes_of_few = 32 * 1024, few_bytes = 512 * 1024;
 constexpr int64_t least_piece = 256, most_piece = 2048;  // elements of a unit
 constexpr int64_t grain = 32768;                         // elements times steps below which threads don't pay
 constexpr int64_t wide_row = 64;                         // elements for which a call of a kernel pays
@@ -46,7 +49,7 @@ struct Register {
 };
 
 struct Operation {
-    enum Kind : uint8_t { load, convert, spread, kernel, reduce } kind;
+    enum Kind : uint8_t { load, convert, round, spread, kernel, reduce } kind;
     bool once = false;  // its result is the same in every unit
     Extent extent = Extent::full;
     int count = 0;          // registers
@@ -58,6 +61,7 @@ struct Operation {
     const ProgramInput* input = nullptr;  // load
     const ProgramStep* step = nullptr;    // reduce
     int form = 0;                         // load: which of the collapsed inputs
+    DType rounded = DType::f32;           // round: to what
 };
 
 // An input after neighbouring dimensions were merged.
@@ -73,6 +77,7 @@ public:
         collapse();
         for (size_t i = 0; i < program.inputs.size(); i++) values_.push_back(input_register(int(i)));
         for (size_t i = 0; i < program.steps.size(); i++) values_.push_back(emit(int(i)));
+        round_in_place();
         place_buffers();
         std::stable_partition(operations_.begin(), operations_.end(), [](const Operation& o) { return o.once; });
     }
@@ -86,11 +91,16 @@ public:
 private:
     // ---- the shape
 
+    // Whether it is one row for all.
+    static bool is_repeated(const ProgramInput& x) {
+        return x.strides.size() > 1 && std::all_of(x.strides.begin(), x.strides.end() - 1, [](int64_t stride) { return stride == 0; });
+    }
+
     // As many elements as let the inputs, the outputs and two values in between stay near.
     static int64_t piece_of(const Program& program) {
         int64_t bytes = 0, widest = 4;
         for (const ProgramInput& x : program.inputs)
-            if (x.data && !x.strides.empty() && x.strides.back() != 0) bytes += item_size(x.dtype);
+            if (x.data && !x.strides.empty() && x.strides.back() != 0 && !is_repeated(x)) bytes += item_size(x.dtype);
         for (const ProgramStep& s : program.steps) {
             if (s.out && !s.by_row) bytes += item_size(s.result);
             widest = std::max(widest, item_size(s.compute));
@@ -128,7 +138,8 @@ private:
         rows_ = 1;
         for (int d = 0; d < outer_dims_; d++) rows_ *= shape_[d];
         pieces_ = by_row || inner_ <= piece_ ? 1 : (inner_ + piece_ - 1) / piece_;
-        group_ = pieces_ > 1 ? 1 : std::max<int64_t>(1, std::min(rows_, piece_ / std::max<int64_t>(inner_, 1)));
+        if (pieces_ > 1) piece_ = (inner_ + pieces_ * 64 - 1) / (pieces_ * 64) * 64, pieces_ = (inner_ + piece_ - 1) / piece_;
+        group_ = pieces_ > 1 ? 1 : std::clamp<int64_t>((piece_ + inner_ / 2) / std::max<int64_t>(inner_, 1), 1, rows_);
         for (auto& c : collapsed_) {
             c.inner = c.outer[n - 1];
             bool zeros = true, dense = true;
@@ -286,6 +297,32 @@ private:
         o.registers[0] = result(s.block);
         operations_.push_back(o);
         return finish(o.registers[0]);
+    }
+
+    // A value of half precision that the next operations alone use, all of them as floats, is never made: floats are rounded instead.
+    void round_in_place() {
+        auto is_float_buffer = [&](int r) {
+            return registers_[size_t(r)].dtype == DType::f32 && registers_[size_t(r)].home == Home::buffer;
+        };
+        for (size_t i = 0; i < operations_.size(); i++) {
+            const Operation narrowed = operations_[i];
+            const int narrow = narrowed.registers[0];
+            const Register& r = registers_[size_t(narrow)];
+            if (narrowed.kind != Operation::convert || r.home != Home::buffer || r.pinned ||
+                !(r.dtype == DType::bf16 || r.dtype == DType::f16) || registers_[size_t(narrowed.registers[1])].dtype != DType::f32)
+                continue;
+            size_t users = 0, widened = 0;
+            for (size_t k = i + 1; k < operations_.size(); k++)
+                for (int o = 1; o < operations_[k].count; o++)
+                    if (operations_[k].registers[o] == narrow) users++, widened = k;
+            const Operation& user = operations_[widened];
+            if (users != 1 || user.kind != Operation::convert || user.extent != narrowed.extent || !is_float_buffer(user.registers[0]))
+                continue;
+            operations_[i].kind = Operation::round;
+            operations_[i].rounded = r.dtype;
+            operations_[i].registers[0] = user.registers[0];
+            operations_.erase(operations_.begin() + ptrdiff_t(widened));
+        }
     }
 
     // ---- memory of the buffers: one that is no longer read is used again
@@ -455,6 +492,9 @@ private:
         switch (o.kind) {
         case Operation::load: load(o, to, u.first, u.rows, u.at, u.length); break;
         case Operation::convert: cpu::copy.convert(to, result.dtype, from, operand.dtype, elements); break;
+        case Operation::round:
+            cpu::copy.round(reinterpret_cast<float*>(to), reinterpret_cast<const float*>(from), o.rounded, elements);
+            break;
         case Operation::spread: {
             const int64_t item = item_size(result.dtype);
             if (operand.extent == Extent::one) fill(to, from, item, elements);

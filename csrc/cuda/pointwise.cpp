@@ -457,6 +457,6 @@ void where(DType compute, const Operand* given, const Dims& sizes, int64_t) {
 const PointwiseKernels pointwise = {[](Pointwise op, int which, DType compute, DType, const Operand* operands, int count, const Dims& sizes,
                                        int64_t, const Param* params) { elementwise(op, which, compute, operands, count, sizes, params); },
                                     where};
-const CopyKernels copy = {Absent(), Absent(), Absent(), copy_strided, copy_bytes, fill, fill_zero, join};
+const CopyKernels copy = {Absent(), Absent(), Absent(), Absent(), copy_strided, copy_bytes, fill, fill_zero, join};
 
 }  // namespace wisp::cuda

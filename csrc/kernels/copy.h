@@ -13,6 +13,8 @@ struct CopyKernels {
     // n contiguous elements to another dtype as PyTorch converts: floats are cut to integers, anything but 0 is
     // true, a complex number gives its real part. The same dtype is a plain copy.
     void (*convert)(void* dst, DType dst_dtype, const void* src, DType src_dtype, int64_t n);
+    // What n contiguous floats are once they have been of a narrower dtype.
+    void (*round)(float* dst, const float* src, DType dtype, int64_t n);
 
     // Strided to contiguous and back, for elements of `item` bytes (1, 2, 4, 8, 16).
     void (*gather_block)(void* dst, const void* src, int64_t src_stride, int64_t item, int64_t n);

@@ -39,28 +39,32 @@ struct CompiledObject {
     vectorcallfunc call;
     PyObject *function, *dict, *weak;
     bool keeping;           // with launches on the GPU kept back (cuda/replay.cpp)
-    uint8_t quiet, passed;  // calls one after another that noted nothing; calls past the region since
+    uint8_t quiet, passed;  // calls one after another that gained nothing; calls past the region since
 };
 constexpr int enough_quiet = 16;
 thread_local int passing = 0;  // calls past their regions that this thread is in
 CompiledObject* compiled(PyObject* o) { return reinterpret_cast<CompiledObject*>(o); }
 bool force_eager = false;
 
+// Grows with what regions spare: notes that share a program, or are never made. Those of a GPU gain in other ways, too, and tests note
+// everything.
+int64_t gained() { return compile::counts.notes - (devices_in_use || compile::worth_noting == 0 ? 0 : compile::counts.programs); }
+
 PyObject* call_compiled(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
     CompiledObject& c = *compiled(self);
     if (force_eager) return PyObject_Vectorcall(c.function, args, nargsf, kwnames);
     if (!c.keeping) {
-        // Who never notes anything has no use for a region: it is looked at again now and then.
+        // Who notes nothing, or operators that run one by one all the same, has no use for a region: it is looked at again now and then.
         if (c.quiet == enough_quiet && ++c.passed % enough_quiet) {
             passing++;
             PyObject* result = PyObject_Vectorcall(c.function, args, nargsf, kwnames);
             passing--;
             return result;
         }
-        const int64_t notes = compile::counts.notes;
+        const int64_t before = gained();
         compile::enter_region();
         PyObject* result = left(PyObject_Vectorcall(c.function, args, nargsf, kwnames));
-        c.quiet = compile::counts.notes != notes ? 0 : std::min<int>(c.quiet + 1, enough_quiet);
+        c.quiet = gained() != before ? 0 : std::min<int>(c.quiet + 1, enough_quiet);
         return result;
     }
     const bool before = cuda::keeps_work;

@@ -93,3 +93,25 @@ def test_gradients_of_products_by_rows(dtype):
     for sizes in ((12, 300), (2, 5000), (300, 5)):
         x, w, s = wisp.randn(sizes), wisp.randn(sizes[1]), wisp.rand(sizes[0], 1) + 0.5
         planned(f, *(t.to(dtype) for t in (x, w, s)))
+
+
+@pytest.mark.parametrize("dtype", [wisp.bfloat16, wisp.float16])
+def test_values_of_half_precision_are_rounded_between_operators(dtype):
+    bits = wisp.arange(0, 65536, 3).to(wisp.int16)
+    x = bits.view(dtype).reshape(2, -1)  # denormal numbers, infinities and NaN among them
+    y = wisp.randn(x.shape).to(dtype)
+
+    def chain(x, y):
+        z = x * y + y
+        return (z.float() * 1.2345 - 1).to(dtype) * x, z / 3 - y
+
+    for made, expected in zip(wisp.compile(chain)(x, y), chain(x, y), strict=True):
+        assert made.dtype == dtype and wisp.equal(made.isnan(), expected.isnan())
+        assert wisp.equal(made.nan_to_num(), expected.nan_to_num())
+
+
+@pytest.mark.parametrize("rows, width", [(7, 1000), (64, 1000), (3, 1600), (200, 30), (2, 5000), (33, 2049)])
+def test_one_row_for_all(rows, width):
+    a, b, c = wisp.randn(rows, width), wisp.randn(width), wisp.randn(rows, 1)
+    chain = lambda: ((a * b + c) * b).exp() - b  # noqa: E731
+    assert wisp.equal(wisp.compile(chain)(), chain())

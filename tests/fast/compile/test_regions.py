@@ -435,3 +435,39 @@ def test_who_notes_nothing_passes_the_region_and_is_looked_at_again():
     results = [work(large) for _ in range(20)]
     assert wisp.compiler.statistics()["noted"] > before
     assert all(wisp.equal(r, results[0]) for r in results)
+
+
+def test_who_gains_nothing_passes_the_region_until_it_does():
+    @wisp.compile
+    def work(x, times):
+        for _ in range(times):
+            x = x * 2
+        return x
+
+    x = wisp.randn(100, 100)
+    before = wisp.compiler.statistics()["noted"]
+    assert all(wisp.equal(work(x, 1), x * 2) for _ in range(64))
+    noted = wisp.compiler.statistics()["noted"] - before
+    assert noted == 64 if x.is_cuda else 0 < noted < 64
+    before = wisp.compiler.statistics()
+    assert all(wisp.equal(work(x, 3), x * 8) for _ in range(32))
+    after = wisp.compiler.statistics()
+    assert after["noted"] - before["noted"] >= 3 * (after["programs"] - before["programs"]) > 0
+
+
+def test_a_sum_over_rows_is_made_at_once_and_lets_other_readers_wait():
+    x, seen = wisp.randn(100, 100), []
+
+    def f(x):
+        y = x * 2
+        sums = x.sum(0)
+        seen.append(wisp.compiler.statistics()["noted"])
+        y = y + 1
+        return y, sums
+
+    before = wisp.compiler.statistics()["noted"]
+    (y, sums), counts = counted(f, x)
+    assert wisp.equal(y, x * 2 + 1) and same(sums, x.sum(0))
+    assert counts["programs"] == 1
+    if not x.is_cuda:
+        assert seen == [before + 1]

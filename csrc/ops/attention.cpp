@@ -71,6 +71,17 @@ Tensor empty_heads(int64_t batch, int64_t heads, int64_t rows, int64_t width, DT
     return alias(base, base.layout().transpose(1, 2));
 }
 
+// A gradient of what `four` made a tensor of: laid out as that is, where it can be, so that it becomes a leaf's gradient without a copy.
+Tensor empty_gradient(const Tensor& t) {
+    if (t.stride(-1) == 1 && t.layout().is_non_overlapping_and_dense()) return empty_strided(t.sizes(), t.strides(), t.dtype());
+    return empty_heads(t.size(0), t.size(1), t.size(2), t.size(3), t.dtype());
+}
+Tensor with_sizes(const Tensor& t, const Dims& sizes) {
+    if (t.sizes() == sizes) return t;
+    const std::optional<Layout> layout = t.layout().view(sizes);
+    return layout ? alias(t, *layout) : reshape(t, sizes);
+}
+
 struct Problem {
     int64_t share;
     double scale;
@@ -132,9 +143,7 @@ void attention_backward(Backward& bw, const Problem& p) {
     const Tensor m4 = four_mask(mask, q, k.size(-2));
     kernels::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
     if (const Tensor kept = bw.saved(6)) a.kept = kept.device_data();
-    const Tensor dq = empty_heads(a.batch, a.heads, a.queries, a.width, q.dtype());
-    const Tensor dk = empty_heads(a.batch, a.key_heads, a.keys, a.width, q.dtype());
-    const Tensor dv = empty_heads(a.batch, a.key_heads, a.keys, a.value_width, q.dtype());
+    const Tensor dq = empty_gradient(q4), dk = empty_gradient(k4), dv = empty_gradient(v4);
     Tensor dmask;
     kernels::AttentionMaskGradient mask_place;
     if (mask && bw.needs(3)) {
@@ -147,9 +156,9 @@ void attention_backward(Backward& bw, const Problem& p) {
         kernels::attention().backward(a, place(g4), place(y4), lse.device_data(), place(dq), place(dk), place(dv), mask_place);
     }
     if (dmask) bw.set(3, dmask);
-    if (bw.needs(0)) bw.set(0, reshape(dq, q.sizes()));
-    if (bw.needs(1)) bw.set(1, reshape(dk, k.sizes()));
-    if (bw.needs(2)) bw.set(2, reshape(dv, v.sizes()));
+    if (bw.needs(0)) bw.set(0, with_sizes(dq, q.sizes()));
+    if (bw.needs(1)) bw.set(1, with_sizes(dk, k.sizes()));
+    if (bw.needs(2)) bw.set(2, with_sizes(dv, v.sizes()));
 }
 
 Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Problem& p) {

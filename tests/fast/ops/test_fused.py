@@ -201,6 +201,21 @@ def test_attention_masks_heads_and_strides():
     assert (nothing == 0).all()
 
 
+@pytest.mark.parametrize("shape", [(5, 8), (3, 5, 8), (2, 3, 5, 8), (2, 2, 3, 5, 8)], ids=str)
+@pytest.mark.parametrize("turned", [False, True])
+def test_gradients_of_attention_lie_as_what_they_belong_to(shape, turned):
+    """And so become the gradients of leaves without a copy."""
+    q, k, v = (wisp.randn(shape) for _ in range(3))
+    if turned and len(shape) > 2:
+        q, k, v = (t.transpose(-2, -3).contiguous().transpose(-2, -3) for t in (q, k, v))
+    places = []
+    for t in (q, k, v):
+        t.requires_grad_().register_hook(lambda g: places.append(g.data_ptr()))
+    F.scaled_dot_product_attention(q, k, v).sum().backward()
+    assert all(t.grad.stride() == t.stride() for t in (q, k, v))
+    assert sorted(places) == sorted(t.grad.data_ptr() for t in (q, k, v))
+
+
 def dropped_attention(q, k, v, p, mask=None):
     """The formula with dropout; draws as the operator does."""
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])

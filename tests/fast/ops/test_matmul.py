@@ -67,11 +67,12 @@ def test_large(m, n, k):
 
 @pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64])
 @pytest.mark.parametrize("alpha,beta", [(1, 1), (0.5, 2), (1, 0)])
-def test_few_rows_times_a_transposed_matrix(alpha, beta, dtype):
+@pytest.mark.parametrize("m, n, k", [(67, 299, 130), (23, 411, 2500), (7, 83, 1100)])  # the longer ones in parts of k
+def test_few_rows_times_a_transposed_matrix(m, n, k, alpha, beta, dtype):
     wisp.manual_seed(0)
-    a, b = matrix(67, 130, "contiguous", dtype), matrix(130, 299, "transposed", dtype)
+    a, b = matrix(m, k, "contiguous", dtype), matrix(k, n, "transposed", dtype)
     exact = alpha * (a.double().numpy() @ b.double().numpy())
-    for input in (wisp.randn(299, dtype=dtype), wisp.randn(67, 1, dtype=dtype), wisp.randn(67, 299, dtype=dtype)):
+    for input in (wisp.randn(n, dtype=dtype), wisp.randn(m, 1, dtype=dtype), wisp.randn(m, n, dtype=dtype)):
         expected = exact + beta * input.double().numpy()
         close(wisp.addmm(input, a, b, alpha=alpha, beta=beta), expected, dtype)
         if input.shape == expected.shape:
@@ -114,7 +115,7 @@ def test_threads_give_the_same_numbers():
     try:
         products = [
             (wisp.randn(m, k), wisp.randn(n, k).t())
-            for m, n, k in [(200, 300, 400), (64, 128, 784), (1, 900, 900), (8, 20, 9000), (3, 2, 150000)]
+            for m, n, k in [(200, 300, 400), (64, 128, 784), (40, 300, 2500), (1, 900, 900), (8, 20, 9000), (3, 2, 150000)]
         ]
         products += [(wisp.randn(150, 600), wisp.randn(600, 1200))]  # columns are shared out only where they suffice
         for m, n, k, dtype in [(384, 128, 512, wisp.float32), (250, 130, 999, wisp.float32), (250, 130, 999, wisp.float64)]:

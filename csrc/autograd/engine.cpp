@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "../compile/tape.h"
 #include "../ops/ops.h"
 #include "../ops/sparse.h"
 #include "../ops/wrapper.h"
@@ -338,6 +339,23 @@ void run_node(Task& task, Node& node) {
     }
 }
 
+// The region that a run is in from the first node on that was recorded in one.
+class BackwardRegion {
+public:
+    void enter() { inside_ = inside_ || compile::enter_backward(); }
+    void leave() {
+        if (std::exchange(inside_, false)) compile::leave_region();
+    }
+    ~BackwardRegion() {
+        try {
+            leave();
+        } catch (...) {}  // another error is on its way
+    }
+
+private:
+    bool inside_ = false;
+};
+
 // Gives the roots their gradients, makes those ready that wait for nothing, and runs what becomes ready.
 void run(Task& task, const Small<Edge, 2>& roots, TensorList& grads) {
     for (int64_t i = 0; i < roots.size(); i++)
@@ -349,11 +367,15 @@ void run(Task& task, const Small<Edge, 2>& roots, TensorList& grads) {
             started.push_back(e.node.get());
             task.push(e.node.get());
         }
+    BackwardRegion region;
     while (!task.heap.empty()) {
         task.working = task.pop();
+        if (task.working->in_region) [[unlikely]]
+            region.enter();
         run_node(task, *task.working);
     }
     task.working = nullptr;
+    region.leave();
 }
 
 Tensor starting_gradient(const Tensor& root, const Tensor& given, bool batched) {

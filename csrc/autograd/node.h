@@ -132,7 +132,8 @@ struct Node {
     PyObject* source_code;   // code object of the forward line, with the instruction's offset
     int source_offset;
     bool released;          // saved tensors were freed by a backward pass
-    bool forward;           // recorded in forward mode: tangents of its results are wanted
+    bool forward : 1;       // recorded in forward mode: tangents of its results are wanted
+    bool in_region : 1;     // recorded in a compiled region: backward runs in one, too
     uint8_t batched_edges;  // bits of the inputs whose gradients `apply` also makes for a batch of incoming ones; see BatchedClosure
     bool adds_part;         // its closure may add to the gradient of its one input: see Backward::add_part
     Small<Edge, 3> next;

@@ -38,6 +38,7 @@ std::vector<Note> notes;
 std::vector<Reader> readers;
 size_t fresh = 0;  // notes since the last run
 thread_local int depth = 0;
+thread_local bool backward_alone = false;  // what its forward pass saved is all in memory
 // Whether the last region held a backward pass: then what it needs is better made again than kept. A region that ends before has to make
 // all of it in the end.
 bool remakes = false, gradients_seen = false;
@@ -548,7 +549,7 @@ void turn(uint32_t i, const Image& image) {
 }  // namespace
 
 bool turns(Device device) {
-    return noting && (remakes || !grad_enabled()) && (device.is_cuda() || (worth_noting == 0 && device == Device{}));
+    return noting && !backward_alone && (remakes || !grad_enabled()) && (device.is_cuda() || (worth_noting == 0 && device == Device{}));
 }
 
 namespace {
@@ -723,8 +724,16 @@ void leave_region() {
     if (--depth > 0) return;
     noting = false;
     count_regions(-1);
-    remakes = std::exchange(gradients_seen, false);
+    const bool gradients = std::exchange(gradients_seen, false);
+    if (!std::exchange(backward_alone, false)) remakes = gradients;
     run_notes();
+}
+
+bool enter_backward() {
+    if (depth > 0) return false;
+    enter_region();
+    backward_alone = true;
+    return true;
 }
 
 }  // namespace wisp::compile

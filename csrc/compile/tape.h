@@ -57,6 +57,8 @@ const void* peek(const Tensor& t);
 void enter_region();
 void leave_region();  // of the outermost one: runs what is noted
 void run_notes();
+// A region for the backward pass of what was recorded in one that has ended. False: this thread is in a region anyway.
+bool enter_backward();
 
 // A thread that runs operators at once though it is in a region.
 class Pause {

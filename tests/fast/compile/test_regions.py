@@ -53,6 +53,38 @@ def test_dead_results_are_never_made():
     assert counts["never_made"] == 2 and counts["programs"] == 1 and result[0] == 2
 
 
+def test_backward_of_what_a_region_recorded_is_a_region_too():
+    def model(x):
+        return ((x * 2).tanh() - x).exp()
+
+    x, z = (wisp.linspace(-1, 1, 10000).view(100, 100).requires_grad_() for _ in range(2))
+    loss = wisp.compile(model)(x).square().sum()
+    before = wisp.compiler.statistics()
+    loss.backward()
+    after = wisp.compiler.statistics()
+    assert after["noted"] - before["noted"] >= 3 and after["programs"] - before["programs"] <= 2
+    assert not wisp._core._is_noting()
+    model(z).square().sum().backward()
+    assert same(x.grad, z.grad)
+    before = wisp.compiler.statistics()["noted"]
+    model(z).square().sum().backward()  # as eager as it was recorded
+    assert wisp.compiler.statistics()["noted"] == before
+
+
+def test_an_error_in_backward_leaves_its_region():
+    x = wisp.randn(100, 100).requires_grad_()
+    y = wisp.compile(lambda x: (x * 2).exp() + 1)(x)
+
+    def refuse(grad):
+        raise ValueError("no")
+
+    x.register_hook(refuse)
+    with pytest.raises(ValueError, match="no"):
+        y.sum().backward()
+    assert not wisp._core._is_noting() and x.grad is None
+    assert wisp.equal(y, (x * 2).exp() + 1)
+
+
 def test_small_operators_run_at_once():
     _, counts = counted(lambda x: x * 2 + 1, wisp.ones(100))
     assert counts["noted"] == (2 if wisp.ones(1).is_cuda else 0)  # a launch costs more than a note

@@ -1,5 +1,6 @@
 """Parameter and Buffer: the tensors that a module owns, and their lazy forms whose shape is not known yet."""
 
+import functools
 from collections import OrderedDict
 
 import wisp
@@ -105,6 +106,33 @@ _UNKNOWN_SHAPE = (
 )
 
 
+# What asks for neither shape nor values, or is Python's own; any other method or operator would find an empty tensor.
+_ANSWERED = {
+    *vars(object),
+    *"to cpu cuda half float double bfloat16 char short int long bool get_device is_floating_point is_complex copy_ as_subclass".split(),
+    *"requires_grad_ register_hook register_post_accumulate_grad_hook __setstate__ __class_getitem__".split(),
+    *"_make_subclass _make_wrapper_subclass __torch_function__ __torch_dispatch__".split(),
+}
+
+
+def _refusal(name):
+    def refuse(self, *args, **kwargs):
+        raise ValueError(
+            f"Attempted to use an uninitialized parameter in {name}(). It has no shape before the first forward pass of its module: "
+            "call the model once, on an example, before you count, initialize or compute with its parameters."
+        )
+
+    return refuse
+
+
+@functools.cache
+def _refuse(cls):
+    """Let a class refuse what needs a shape; when its first object is made, so that importing costs nothing."""
+    for name in vars(wisp.Tensor).keys() - _ANSWERED - vars(UninitializedTensorMixin).keys() - vars(cls).keys():
+        if callable(getattr(wisp.Tensor, name)):
+            setattr(cls, name, _refusal(name))
+
+
 class UninitializedTensorMixin:
     """What the lazy parameter and the lazy buffer share: an empty tensor that `materialize` gives a shape."""
 
@@ -153,6 +181,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
     cls_to_become = Parameter
 
     def __new__(cls, requires_grad=True, device=None, dtype=None):
+        _refuse(cls)
         return wisp.Tensor._make_subclass(cls, wisp.empty(0, device=device, dtype=dtype), requires_grad)
 
 
@@ -170,6 +199,7 @@ class UninitializedBuffer(UninitializedTensorMixin, wisp.Tensor):
     cls_to_become = MaterializedBuffer
 
     def __new__(cls, requires_grad=False, device=None, dtype=None, persistent=True):
+        _refuse(cls)
         buffer = wisp.Tensor._make_subclass(cls, wisp.empty(0, device=device, dtype=dtype), requires_grad)
         buffer.persistent = persistent
         buffer._is_buffer = True

@@ -355,6 +355,11 @@ def test_lazy():
     assert m[0].has_uninitialized_params()
     with pytest.raises(RuntimeError, match="uninitialized"):
         m[0].weight.shape
+    weight, mean = m[0].weight, m[1].running_mean
+    for use in (weight.numel, weight.sum, lambda: weight + 1, lambda: 1 - weight, lambda: weight[0], lambda: list(mean), mean.zero_):
+        with pytest.raises(ValueError, match="uninitialized parameter in .* first forward pass"):
+            use()
+    assert isinstance(weight.requires_grad_(False).requires_grad_(True), nn.Parameter) and weight.dtype is wisp.float32
     m = copy.deepcopy(m).double()
     m(wisp.zeros(3, 5, dtype=wisp.float64))
     assert [type(x) for x in m] == [nn.Linear, nn.BatchNorm1d, nn.Linear]

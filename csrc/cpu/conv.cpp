@@ -114,7 +114,11 @@ template <class T> struct ConvPlan {
     int64_t last_offset;          // the largest of offsets
     const uint32_t* mask;         // per vector
     const int64_t* at;
-    bool direct;  // tiles go straight to the result; else to [row][position], copied in the end
+    struct Piece {
+        int32_t first, vectors;
+    };
+    const Piece* pieces;  // the vectors of each tile; null: all of them, shared nearly equally
+    bool direct;          // tiles go straight to the result; else to [row][position], copied in the end
     const T* weight;
     int64_t weight_group, weight_row, weight_step;  // weight_step 0: packed by panels
     int64_t target_row, result_group, result_image;
@@ -184,6 +188,22 @@ template <class T> void fill_masks(const ImageLayout& l, int64_t vectors, uint32
         }
 }
 
+// Vectors that nobody wants, as between the planes of a volume, are left out of the tiles where that is less work; returns how many
+// tiles that makes, or 0.
+template <class T> int64_t fill_pieces(int64_t vectors, int64_t tiles, const uint32_t* mask, typename ConvPlan<T>::Piece* pieces) {
+    int64_t made = 0, kept = 0;
+    for (int64_t v = 0; v < vectors;) {
+        const int64_t first = v;
+        while (v < vectors && mask[v] != 0) v++;
+        const int64_t run = v - first, parts = divide_up(run, tile_vectors);
+        for (int64_t i = 0; i < parts; ++i)
+            pieces[made++] = {int32_t(first + run * i / parts), int32_t(run * (i + 1) / parts - run * i / parts)};
+        kept += run;
+        while (v < vectors && mask[v] == 0) v++;
+    }
+    return 4 * kept + made < 4 * vectors + tiles ? made : 0;  // a tile costs about as much as a quarter of a vector more
+}
+
 // Rows [begin, end) of `images` images from [row][position] to the result of the first of them.
 template <class T>
 void copy_out(const Problem<T>& p, const ConvPlan<T>& plan, const T* from, int64_t images, T* result, int64_t begin, int64_t end) {
@@ -242,15 +262,16 @@ template <class T> void run_units(const ConvPlan<T>& plan, const T* source, int6
                                   T* out, int64_t begin, int64_t end) {
     constexpr int64_t lanes = lanes_of<T>;
     const int64_t positions = plan.positions - (plan.layout.images - images) * plan.layout.plane;
-    const int64_t vectors = divide_up(positions, lanes), tiles = divide_up(vectors, tile_vectors);
+    const int64_t vectors = divide_up(positions, lanes), tiles = plan.pieces ? plan.tiles : divide_up(vectors, tile_vectors);
     // Weights that do not fit into the cache are read once per block instead of once per tile.
     const int64_t outer = plan.blocks_outside ? plan.depth_blocks : 1, inner = plan.depth_blocks / outer;
     for (int64_t o = 0; o < outer; ++o)
         for (int64_t t = begin / plan.panels; t * plan.panels < end && t < tiles; ++t) {
-            const int64_t v = vectors * t / tiles;  // nearly equal tiles
+            const int64_t v = plan.pieces ? plan.pieces[t].first : vectors * t / tiles;  // nearly equal tiles
+            const int64_t wide = plan.pieces ? plan.pieces[t].vectors : vectors * (t + 1) / tiles - v;
             for (int64_t i = 0; i < inner; ++i)
-                run_tile(plan, source, limit, rows, group, out, v * lanes, vectors * (t + 1) / tiles - v, o + i,
-                         most(0, begin - t * plan.panels), least(plan.panels, end - t * plan.panels));
+                run_tile(plan, source, limit, rows, group, out, v * lanes, wide, o + i, most(0, begin - t * plan.panels),
+                         least(plan.panels, end - t * plan.panels));
         }
 }
 
@@ -292,7 +313,7 @@ template <class T> void cut_work(const Problem<T>& p, ConvPlan<T>& plan) {
     plan.target_row = plan.direct ? result_plane : plan.vectors * lanes;
 }
 
-// One block of memory holds the packed weight and all tables: offsets, tile offsets, destinations, masks.
+// One block of memory holds the packed weight and all tables: offsets, tile offsets, destinations, masks, pieces.
 template <class T> void fill_tables(const Problem<T>& p, ConvPlan<T>& plan) {
     constexpr int64_t lanes = lanes_of<T>, width = lanes * tile_vectors;
     const ImageLayout& l = plan.layout;
@@ -304,7 +325,7 @@ template <class T> void fill_tables(const Problem<T>& p, ConvPlan<T>& plan) {
     const bool pack = plan.depth > 0 && !(ordered && (p.rows == 1 || p.batch * plan.tiles <= 2 * l.images));
 
     const size_t weight_bytes = (size_t(pack ? p.groups * p.rows * plan.depth : 0) * sizeof(T) + 63) / 64 * 64;
-    char* block = static_cast<char*>(scratch(0, weight_bytes + size_t(plan.depth + plan.depth_step + vectors) * 8 + size_t(vectors) * 4));
+    char* block = static_cast<char*>(scratch(0, weight_bytes + size_t(plan.depth + plan.depth_step + vectors) * 8 + size_t(vectors) * 12));
     T* packed = reinterpret_cast<T*>(block);
     int64_t* offsets = reinterpret_cast<int64_t*>(block + weight_bytes);
     int64_t* tile_offsets = offsets + plan.depth;
@@ -313,8 +334,12 @@ template <class T> void fill_tables(const Problem<T>& p, ConvPlan<T>& plan) {
     fill_offsets(l, offsets);
     for (int64_t k = 0; k < plan.depth; ++k) plan.last_offset = most(plan.last_offset, offsets[k]);
     for (int64_t k = 0; k < plan.depth_step; ++k) tile_offsets[k] = k * width;
-    if (plan.direct) fill_masks<T>(l, vectors, mask, at);
-    else
+    if (l.images == 1) {
+        fill_masks<T>(l, vectors, mask, at);
+        auto* pieces = reinterpret_cast<typename ConvPlan<T>::Piece*>(mask + vectors);
+        if (const int64_t made = fill_pieces<T>(vectors, plan.tiles, mask, pieces)) plan.tiles = made, plan.pieces = pieces;
+    }
+    if (!plan.direct)
         for (int64_t v = 0; v < vectors; ++v) mask[v] = uint32_t((uint64_t(1) << lanes) - 1), at[v] = v * lanes;
     plan.offsets = offsets;
     plan.tile_offsets = tile_offsets;

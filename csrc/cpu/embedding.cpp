@@ -2,6 +2,7 @@
 // receives its contributions in the order of the indices, and no two threads write to the same place.
 #include <algorithm>
 #include "kernels/embedding.h"
+#include "kernels/index.h"
 
 #include "core/scratch.h"
 #include "core/threads.h"
@@ -12,11 +13,7 @@ namespace {
 
 constexpr int64_t elements_per_task = 16384;
 
-int64_t first_bad(const int64_t* index, int64_t n, int64_t rows) {
-    for (int64_t i = 0; i < n; i++)
-        if (uint64_t(index[i]) >= uint64_t(rows)) return i;
-    return -1;
-}
+int64_t first_bad(const int64_t* index, int64_t n, int64_t rows) { return cpu::index.first_out_of_range(index, n, rows, false); }
 
 void gather(const void* table, int64_t, const int64_t* index, void* out, int64_t n, int64_t row_bytes) {
     parallel_for(n, 1 + 4 * elements_per_task / (row_bytes + 1), [=](int64_t begin, int64_t end) {
@@ -98,38 +95,66 @@ void backward(DType d, const void* grad, const int64_t* index, void* grad_table,
 
 // ---- bags
 
+constexpr int64_t ahead = 10;  // rows that are asked for before they are added
+
+// out = the sum of a bag's rows, by weights, over a divisor: columns that fit into registers at a time. Fewer than a vector: a part of one.
+template <class T, int Vectors, bool Whole>
+WISP_INLINE void sum_rows(const BagArgs& a, int64_t bag, int64_t first, int64_t width, Compute<T> divisor, T* out) {
+    using C = Compute<T>;
+    const T *table = (const T*)a.table + first, *weight = (const T*)a.sample_weight;
+    Vector<C> sums[Vectors] = {};
+    const int64_t last = a.offset[a.bags] - 1;
+    for (int64_t i = a.offset[bag]; i < a.offset[bag + 1]; i++) {
+        const T* later = table + a.index[least(i + ahead, last)] * a.width;  // of the next bag, too
+        for (int v = 0; v < Vectors; v++) __builtin_prefetch(later + v * lanes<C>);
+        if (a.index[i] == a.padding_index) continue;
+        const T* row = table + a.index[i] * a.width;
+        const C w = weight ? C(weight[i]) : C(1);
+        for (int v = 0; v < Vectors; v++) sums[v] += (Whole ? load(row + v * lanes<C>) : load_partial(row, width, C(0))) * w;
+    }
+    for (int v = 0; v < Vectors; v++)
+        if (Whole) store(out + v * lanes<C>, sums[v] / divisor);
+        else store_partial(out, sums[v] / divisor, width);
+}
+
+// out = the largest of a bag's rows, column by column, and from which row of the table it came.
+template <class T> void largest_of_rows(const BagArgs& a, int64_t bag, T* out, int64_t* picked) {
+    using C = Compute<T>;
+    for (int64_t j = 0; j < a.width; j++) out[j] = T(C(0)), picked[j] = -1;
+    bool any = false;
+    for (int64_t i = a.offset[bag]; i < a.offset[bag + 1]; i++) {
+        if (a.index[i] == a.padding_index) continue;
+        const T* row = (const T*)a.table + a.index[i] * a.width;
+        for (int64_t j = 0; j < a.width; j++) {
+            const C v = C(row[j]);
+            const bool better = !any || v > C(out[j]) || v != v;
+            out[j] = better ? row[j] : out[j];
+            picked[j] = better ? a.index[i] : picked[j];
+        }
+        any = true;
+    }
+}
+
 template <class T> void bag_as(const BagArgs& a, T* out, int64_t* picked) {
     using C = Compute<T>;
-    const T *table = (const T*)a.table, *sample_weight = (const T*)a.sample_weight;
+    constexpr int most_vectors = 8;
     const int64_t total = a.bags ? a.offset[a.bags] - a.offset[0] : 0;
     const int64_t work = a.bags ? (total / a.bags + 1) * a.width : 1;
-    C* all_sums = static_cast<C*>(scratch(0, size_t(a.bags * a.width + 1) * sizeof(C)));
     parallel_for(a.bags, 1 + elements_per_task / (work + 1), [&](int64_t begin, int64_t end) {
         for (int64_t b = begin; b < end; b++) {
-            C* sums = all_sums + b * a.width;
-            for (int64_t j = 0; j < a.width; j++) sums[j] = 0;
-            if (picked)
-                for (int64_t j = 0; j < a.width; j++) picked[b * a.width + j] = -1;
-            int64_t count = 0;
-            for (int64_t i = a.offset[b]; i < a.offset[b + 1]; i++) {
-                if (a.index[i] == a.padding_index) continue;
-                const T* row = table + a.index[i] * a.width;
-                const C w = sample_weight ? C(sample_weight[i]) : C(1);
-                count++;
-                if (a.mode == BagMode::max) {
-                    int64_t* best = picked + b * a.width;
-                    for (int64_t j = 0; j < a.width; j++) {
-                        const C v = C(row[j]);
-                        const bool better = count == 1 || v > sums[j] || v != v;
-                        sums[j] = better ? v : sums[j];
-                        best[j] = better ? a.index[i] : best[j];
-                    }
-                } else {
-                    for (int64_t j = 0; j < a.width; j++) sums[j] += C(row[j]) * w;
-                }
+            T* to = out + b * a.width;
+            if (a.mode == BagMode::max) {
+                largest_of_rows(a, b, to, picked + b * a.width);
+                continue;
             }
-            const C divisor = a.mode == BagMode::mean && count > 0 ? C(count) : C(1);
-            for (int64_t j = 0; j < a.width; j++) out[b * a.width + j] = T(sums[j] / divisor);
+            int64_t count = 0;
+            for (int64_t i = a.offset[b]; a.mode == BagMode::mean && i < a.offset[b + 1]; i++) count += a.index[i] != a.padding_index;
+            const C divisor = count > 0 ? C(count) : C(1);
+            int64_t j = 0;
+            for (; j + most_vectors * lanes<C> <= a.width; j += most_vectors * lanes<C>)
+                sum_rows<T, most_vectors, true>(a, b, j, 0, divisor, to + j);
+            for (; j + lanes<C> <= a.width; j += lanes<C>) sum_rows<T, 1, true>(a, b, j, 0, divisor, to + j);
+            if (j < a.width) sum_rows<T, 1, false>(a, b, j, a.width - j, divisor, to + j);
         }
     });
 }

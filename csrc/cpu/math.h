@@ -102,6 +102,19 @@ WISP_INLINE float exp2(float x) {
     const float r = (x - (shifted - round_magic)) * 0.693147181f;
     return scale_by_power(exp_fraction(r), bits_as<int32_t>(shifted) - round_magic_bits);
 }
+// The same bits, where the result is a normal number: its power of two is added to the bits of the fraction.
+WISP_INLINE float near_exp(float x) {
+    const float shifted = fused(x, 1.44269504f, round_magic);
+    const float n = shifted - round_magic;
+    float r = fused(n, -0.693145752f, x);
+    r = fused(n, -1.42860677e-6f, r);
+    return bits_as<float>(bits_as<int32_t>(exp_fraction(r)) + int32_t(bits_as<uint32_t>(shifted) << 23));
+}
+WISP_INLINE float near_exp2(float x) {
+    const float shifted = x + round_magic;
+    const float r = (x - (shifted - round_magic)) * 0.693147181f;
+    return bits_as<float>(bits_as<int32_t>(exp_fraction(r)) + int32_t(bits_as<uint32_t>(shifted) << 23));
+}
 WISP_INLINE float expm1(float x) {
     float c = x > 89.0f ? 89.0f : x;
     c = c < -18.0f ? -18.0f : c;

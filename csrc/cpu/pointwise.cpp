@@ -247,13 +247,20 @@ void run_blocks(BlockPlan& p, const Dims& sizes, int64_t numel, bool constants) 
     }
     int64_t rows = 1;
     for (int d = 0; d < p.outer; d++) rows *= p.dims.sizes[d];
-    p.piece = all_direct ? direct_block : block_length;
+    p.constants = constants && p.mode[1] == constant ? 2 : constants && p.mode[2] == constant ? 4 : 0;
+    const auto used_as_is = [&](int k) {
+        return p.mode[k] <= direct || (p.mode[k] == constant && (p.constants & (1u << k)) && operands[k].dtype == p.block[k]);
+    };
+    bool in_place = true, bands = p.outer > 0 && p.inner >= 16;  // in place: nothing goes through a block
+    for (int k = 0; k < count; k++) {
+        in_place &= used_as_is(k);
+        bands &= used_as_is(k) || is_transposed(p, k);
+    }
+    bands &= !in_place;
+    p.piece = in_place ? direct_block : block_length;
     p.pieces = (p.inner + p.piece - 1) / p.piece;
     if (p.pieces == 1) p.piece = p.inner;
-    p.constants = constants && p.mode[1] == constant ? 2 : constants && p.mode[2] == constant ? 4 : 0;
-    bool plain = p.outer == 0 || (p.pieces == 1 && p.outer == 1);
-    for (int k = 0; plain && k < count; k++)
-        plain = p.mode[k] <= direct || (p.mode[k] == constant && (p.constants & (1u << k)) && operands[k].dtype == p.block[k]);
+    const bool plain = in_place && (p.outer == 0 || (p.pieces == 1 && p.outer == 1));
     if (plain && p.outer == 0) {
         parallel_for((p.inner + flat_unit - 1) / flat_unit, grain / flat_unit, [&](int64_t b, int64_t e) { run_flat(p, b, e); });
         return;
@@ -265,11 +272,6 @@ void run_blocks(BlockPlan& p, const Dims& sizes, int64_t numel, bool constants) 
     }
     p.tile_rows = tiles ? std::min(rows, tile / p.inner) : 1;
     if (tiles && p.tile_rows * p.inner % 16 && p.tile_rows >= 16) p.tile_rows -= p.tile_rows % 16;
-    bool bands = !all_direct && p.outer > 0 && p.inner >= 16;
-    for (int k = 0; bands && k < count; k++)
-        bands = p.mode[k] <= direct || is_transposed(p, k) ||
-                (p.mode[k] == constant && (p.constants & (1u << k)) && operands[k].dtype == p.block[k]);
-    bands = bands && !plain;
     int64_t units = tiles ? (rows + p.tile_rows - 1) / p.tile_rows : rows * p.pieces;
     if (bands) {
         const int64_t height = p.dims.sizes[p.outer - 1];

@@ -39,6 +39,8 @@ template <class Row, class T> struct Quick {
     };
 WISP_INLINE uint32_t above_denormals(float x) { return bits_as<uint32_t>(x) - 0x00800000u; }  // negative numbers and NaN are large
 WISP_INLINE uint32_t size_of(float x) { return bits_as<uint32_t>(x) & 0x7fffffffu; }
+WISP_QUICK(exp, size_of(a), 0x42ae0000u, near_exp(a))    // 87
+WISP_QUICK(exp2, size_of(a), 0x42fc0000u, near_exp2(a))  // 126
 WISP_QUICK(log, above_denormals(a), 0x7effffffu, log_normal(a))
 WISP_QUICK(log2, above_denormals(a), 0x7effffffu, log2_normal(a))
 WISP_QUICK(log10, above_denormals(a), 0x7effffffu, log10_normal(a))

@@ -39,9 +39,11 @@ struct Problem {
     Map map = Map::none;
     double power = 0;
     bool in_place = false;  // the elements need neither conversion nor map
+    const MadeElements* made;
 
     Problem(const ReduceArguments& a, DType compute_dtype, bool keep_order) {
         in = static_cast<const char*>(a.in);
+        made = a.made;
         in_dtype = a.in_dtype;
         compute = compute_dtype;
         item = item_size(in_dtype);
@@ -207,8 +209,26 @@ void rows_as_read(const Problem& p, int64_t begin, int64_t count, typename Fold:
     }
 }
 
+// The sum of elements that are made on the way, in the order of those that lie in memory.
+template <class T> WISP_INLINE typename Sum::Total<T> sum_as_made(const Problem& p) {
+    const MadeElements& m = *p.made;
+    const int64_t n = p.reduced.sizes[0], at = p.in - static_cast<const char*>(m.operands[0]);  // in bytes
+    typename Sum::Total<T> total{};
+    alignas(64) T buffer[stretch];
+    for (int64_t i = 0; i < n; i += stretch) {
+        char* pointers[3] = {reinterpret_cast<char*>(buffer)};
+        for (int k = 0; k < 2; k++)
+            pointers[k + 1] = const_cast<char*>(static_cast<const char*>(m.operands[k])) + at + i * int64_t(sizeof(T));
+        m.kernel(pointers, least(n - i, stretch), m.params, 0);
+        total = Sum::step(total, fold_run<Sum, T>(buffer, least(n - i, stretch)));
+    }
+    return total;
+}
+
 template <class Fold, class T>
 void rows(const Problem& p, int64_t begin, int64_t count, const T* parameters, typename Fold::template Total<T>* totals) {
+    if constexpr (std::is_same_v<Fold, Sum> && std::is_floating_point_v<T>)
+        if (p.made) return void(*totals = sum_as_made<T>(p));
     using Total = typename Fold::template Total<T>;
     const int last = p.reduced.ndim - 1;
     const int64_t n = p.reduced.sizes[last], stride = p.reduced.strides[0][last];
@@ -548,14 +568,28 @@ template <class T> struct Operation {
         for (int64_t i = 0; i < count; i++) means[i] = T(totals[i] / double(p.length));
         if (a.out) {
             shifted.template fold<Sum>(by_columns, begin, count, pieces, means, totals);
+            const double n = double(p.length), unit = sizeof(T) == 4 ? 0x1p-18 : 0x1p-43;  // what a sum may be off by
+            [[maybe_unused]] bool poor = false;
+            bool level = false;  // level: what was summed may be the error of a mean
+            for (int64_t i = 0; i < count; i++) {
+                poor |= !(totals[i] >= 1e-30 && totals[i] < __builtin_inf());
+                level |= totals[i] > 0 && totals[i] <= n * (unit * means[i]) * (unit * means[i]);
+            }
             if constexpr (std::is_same_v<T, float>) {  // squares of floats that are no floats are summed again in double
-                bool poor = false;
-                for (int64_t i = 0; i < count; i++) poor |= !(totals[i] >= 1e-30 && totals[i] < __builtin_inf());
-                if (poor) {
+                if (poor || level) {
                     Problem wide = p;
                     wide.compute = DType::f64;
                     wide.in_place = false;
                     return Operation<double>{kind, a, wide}.variances(by_columns, begin, count, pieces);
+                }
+            } else if (level) {  // numbers that are equal have no variance
+                const Problem less = with_map(Map::difference);
+                double rest[column_block];
+                Operation{kind, a, less}.template fold<Sum>(by_columns, begin, count, pieces, means, rest);
+                for (int64_t i = 0; i < count; i++) {
+                    const double more = rest[i] / n, left = totals[i] - rest[i] * more;
+                    means[i] += more;
+                    totals[i] = left < 0 ? 0 : left;  // NaN stays
                 }
             }
             const double free = double(p.length) - a.parameter, divisor = free > 0 ? free : 0;

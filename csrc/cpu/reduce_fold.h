@@ -283,7 +283,7 @@ template <class Fold, class T, class S> WISP_INLINE typename Fold::template Tota
 
 // ---- maps ------------------------------------------------------------------------------------------------------
 
-enum class Map : uint8_t { none, absolute, square, power, nonnan, deviation, exponential };
+enum class Map : uint8_t { none, absolute, square, power, nonnan, difference, deviation, exponential };
 
 WISP_INLINE float exp_of(float x) {
     x = x < -104.f ? -104.f : x;  // callers give x <= 0, infinity or NaN
@@ -326,6 +326,9 @@ void map_block(Map map, T* __restrict dst, const T* __restrict src, int64_t n, c
         break;
     case Map::nonnan:
         for (int64_t i = 0; i < n; i++) dst[i] = src[i] == src[i] ? src[i] : T(0);
+        break;
+    case Map::difference:
+        for (int64_t i = 0; i < n; i++) dst[i] = src[i] - parameters[i * step];
         break;
     case Map::deviation:
         if (step == 0) {

@@ -1,11 +1,11 @@
 // What the kernels of CTC share: one text for the CPU and the GPU, included where WISP_INLINE, exp_of, log_of and negative_infinity
 // are known.
 
-// The logarithm of the sum of what three are the logarithms of.
+// The logarithm of the sum of what three are the logarithms of. Without a branch, so that loops over it become vectors.
 template <class T> WISP_INLINE T add_logs(T a, T b, T c) {
     const T ab = a > b ? a : b, top = ab > c ? ab : c;
-    if (top == negative_infinity<T>()) return top;
-    return top + log_of(exp_of(a - top) + exp_of(b - top) + exp_of(c - top));
+    const T sum = top + log_of(exp_of(a - top) + exp_of(b - top) + exp_of(c - top));
+    return top == negative_infinity<T>() ? a + b + c : sum;  // NaN is not lost
 }
 
 // A sample: its labels, of which those that are no class count as blank.

@@ -13,6 +13,7 @@
     X(AttentionKernels, attention) \
     X(ConvKernels, conv)           \
     X(CopyKernels, copy)           \
+    X(CtcKernels, ctc)             \
     X(DropoutKernels, dropout)     \
     X(EmbeddingKernels, embedding) \
     X(FftKernels, fft)             \
@@ -32,7 +33,6 @@
 
 // The CPU has one table for all instruction sets.
 #define WISP_PLAIN_FAMILIES(X)     \
-    X(CtcKernels, ctc)             \
     X(EachKernels, each)           \
     X(PointwiseKernels, pointwise) \
     X(ProgramKernels, program)     \

@@ -4,11 +4,18 @@
 #include <cstdint>
 
 #include "core/dtype.h"
-#include "kernels/families.h"
+#include "kernels/pointwise.h"
 
 namespace wisp::kernels {
 
 enum class Reduction : uint8_t { sum, nansum, prod, max, min, any, all, count_nonzero, norm, variance, logsumexp, extremes };
+
+// Elements that are not in memory but made by a row of the pointwise table, of one or two contiguous operands, as they are needed.
+struct MadeElements {
+    PointwiseKernel kernel;
+    const void* operands[2];
+    const Param* params;
+};
 
 struct ReduceArguments {
     const void* in;
@@ -23,11 +30,12 @@ struct ReduceArguments {
     void* out;
     DType out_dtype;
 
-    int64_t* indices = nullptr;  // max, min: where the first extreme (or NaN) is among the reduced elements, or null
-    void* mean = nullptr;        // variance: the mean, also as out_dtype, or null; extremes: the largest, while out is the smallest
-    double divisor = 1;          // sum, nansum: the result is divided by this (floating and complex only)
-    double parameter = 0;        // norm: p, infinities included; variance: the correction
-    bool root = false;           // variance: the standard deviation
+    int64_t* indices = nullptr;          // max, min: where the first extreme (or NaN) is among the reduced elements, or null
+    void* mean = nullptr;                // variance: the mean, also as out_dtype, or null; extremes: the largest, while out is the smallest
+    double divisor = 1;                  // sum, nansum: the result is divided by this (floating and complex only)
+    double parameter = 0;                // norm: p, infinities included; variance: the correction
+    bool root = false;                   // variance: the standard deviation
+    const MadeElements* made = nullptr;  // CPU: sums of all of more than 4096 floats or doubles; `in` is the first operand then
 };
 
 struct ReduceKernels {

@@ -1,6 +1,8 @@
 // Front doors of the losses: cross_entropy and nll_loss with their own kernels, the others as formulas.
 #include "../kernels/loss.h"
 
+#include "../kernels/pointwise_call.h"
+#include "../kernels/reduce.h"
 #include "../autograd/whole.h"
 #include "../compile/tape.h"
 #include "../python/autocast.h"
@@ -245,17 +247,43 @@ void warn_of_broadcast(const Tensor& x, const Tensor& target) {
              ")). This will likely lead to incorrect results due to broadcasting. ", "Please ensure they have the same size."));
 }
 
+// The sum or mean of a row of the table, in one pass over memory and with the same bits; nothing where the operands are not alike.
+Tensor row_loss_at_once(Pointwise op, const Tensor& x, const Tensor& target, Reduction r, const Params& params) {
+    const int64_t n = x.numel();
+    const Device here = current_device();
+    if (noting || here.type != DeviceType::cpu || !(x.device() == here) || !(target.device() == here)) return {};
+    if (n <= 4096 || !(x.sizes() == target.sizes()) || x.dtype() != target.dtype() || !x.is_contiguous() || !target.is_contiguous() ||
+        (x.dtype() != DType::f32 && x.dtype() != DType::f64))
+        return {};
+    const Tensor y = empty({}, x.dtype());
+    const int64_t step = 1;
+    const kernels::MadeElements made{
+        cpu::pointwise_row(op).forward[kernels::compute_index(x.dtype())], {x.data(), target.data()}, params.data()};
+    kernels::ReduceArguments a{x.data(), x.dtype(), &n, &step, 1, 1, y.data(), x.dtype()};
+    a.divisor = r == Reduction::mean ? double(n) : 1;
+    a.made = &made;
+    Unlocked unlocked(n);
+    kernels::reduce().reduce(kernels::Reduction::sum, a);
+    return y;
+}
+
 // A row of the table between input and target, reduced: one node, and one pass over the memory to go back.
 Tensor row_loss(Pointwise op, const Tensor& x, const Tensor& target, Reduction r, const Params& params = {}, const char* name = nullptr) {
-    if (r == Reduction::none || !needs_grad(x, target)) return reduced(pointwise(op, x, target, {}, &params, name), r);
-    Tensor each, result;
+    if (r == Reduction::none) return pointwise(op, x, target, {}, &params, name);
+    Dims sizes;
+    Tensor result;
     {
         GradMode off(false);
-        each = pointwise(op, x, target, {}, &params);
-        result = reduced(each, r);
+        result = row_loss_at_once(op, x, target, r, params);
+        if (!result) {
+            const Tensor each = pointwise(op, x, target, {}, &params);
+            result = reduced(each, r);
+        }
+        sizes = broadcast(x.sizes(), target.sizes());
     }
+    if (!needs_grad(x, target)) return result;
     record(result, name ? name : pointwise_info(op).grad_name.c_str(), {x, target}, {x, target},
-           [op, params, r, sizes = each.sizes(), n = each.numel()](Backward& bw) {
+           [op, params, r, sizes, n = product(sizes)](Backward& bw) {
                const Tensor abcy[4] = {bw.saved(0), bw.saved(1), {}, {}};
                const Tensor g = expand(r == Reduction::mean ? bw.grad() / Scalar(double(n)) : bw.grad(), sizes);
                for (int i = 0; i < 2; i++)

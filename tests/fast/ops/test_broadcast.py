@@ -30,6 +30,10 @@ def test_large_pieces_are_all_covered():
     x = wisp.arange(70000).double().view(700, 100)
     y = wisp.arange(100).double()
     assert ((x + y).numpy() == x.numpy() + y.numpy()).all()
+    for plane in (15, 17, 40000):  # a number for each channel
+        x, y = wisp.arange(6 * plane).double().view(2, 3, plane), wisp.tensor([[1.0], [2.0], [3.0]]).double()
+        assert ((x + y).numpy() == x.numpy() + y.numpy()).all()
+        assert ((y / (x + 1)).numpy() == y.numpy() / (x.numpy() + 1)).all()
 
 
 def test_a_row_of_the_result_itself():

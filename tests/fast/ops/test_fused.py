@@ -1,5 +1,6 @@
 """Fused operators equal the plain formulas, in values and in first and second derivatives, whatever the layout."""
 
+import itertools
 import math
 import subprocess
 import sys
@@ -145,6 +146,37 @@ def test_loss_derivatives():
     both_derivatives(lambda x: F.binary_cross_entropy(x.sigmoid(), third), leaf(4, 3))
 
 
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64])
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])
+def test_losses_that_are_summed_as_they_are_made(name, dtype):
+    loss = getattr(F, name)
+    for n in (4096, 4097, 70001, 300000):
+        x, y = wisp.randn(n, dtype=dtype, requires_grad=True), wisp.randn(n, dtype=dtype)
+        each = loss(x, y, reduction="none")
+        assert wisp.equal(loss(x, y), each.mean()) and wisp.equal(loss(x, y, reduction="sum"), each.sum())
+        assert wisp.equal(loss(x.view(1, n).t(), y.view(n, 1)), each.mean())
+        (expected,) = wisp.autograd.grad(each.sum(), x)
+        assert wisp.equal(wisp.autograd.grad(loss(x, y, reduction="sum"), x)[0], expected)
+
+
+@pytest.mark.parametrize("target", [[], [1], [1, 2], [1, 1], [2, 1, 2]])
+def test_ctc_loss_counts_every_alignment(target):
+    steps, classes = 4, 3
+    p = wisp.randn(steps, 1, classes, dtype=wisp.float64).log_softmax(-1).requires_grad_()
+    ways = []
+    for path in itertools.product(range(classes), repeat=steps):
+        kept = [c for i, c in enumerate(path) if c != 0 and (i == 0 or path[i - 1] != c)]
+        if kept == target:
+            ways.append(sum(p[t, 0, c] for t, c in enumerate(path)))
+    expected = -wisp.stack(ways).logsumexp(0)
+    labels = wisp.tensor([target], dtype=wisp.int64).reshape(1, len(target))
+    loss = F.ctc_loss(p, labels, [steps], [len(target)], reduction="sum")
+    close(loss, expected, 1e-12)
+    (of_paths,) = wisp.autograd.grad(expected, p)  # that of the loss is with respect to logits before a log_softmax
+    close(wisp.autograd.grad(loss, p)[0], of_paths + p.exp(), 1e-12)
+    close(F.ctc_loss(p.float(), labels, [steps], [len(target)], reduction="sum"), expected, 1e-5)
+
+
 def test_targets_out_of_range():
     with pytest.raises(IndexError, match="3 is out of bounds"):
         F.cross_entropy(wisp.randn(2, 3), wisp.tensor([0, 3])).item()
@@ -165,6 +197,12 @@ def test_embedding():
         bags = F.embedding_bag(index, weight, mode=mode)
         close(bags, weight[index].amax(1) if mode == "max" else getattr(weight[index], mode)(1))
         both_derivatives(lambda w, mode=mode: F.embedding_bag(index, w, mode=mode), weight)
+    for width in (16, 128, 150):
+        weight = leaf(40, width)
+        index, starts = wisp.arange(37) * 7 % 40, wisp.tensor([0, 3, 3, 20])
+        bags = F.embedding_bag(index, weight, starts, mode="mean", padding_idx=14)
+        parts = [[0, 7], [], [i * 7 % 40 for i in range(3, 20)], [i * 7 % 40 for i in range(20, 37)]]
+        close(bags, wisp.stack([weight[p].mean(0) if p else wisp.zeros(width) for p in ([i for i in part if i != 14] for part in parts)]))
 
 
 def plain_attention(q, k, v, mask=None, causal=False, scale=None):

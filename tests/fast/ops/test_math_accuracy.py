@@ -102,7 +102,7 @@ def test_special_functions_as_of_doubles(name, low, high, units):
     assert error[~near_zero].max() <= units, f"{error.max():.2f} at {x[finite][error.argmax()]!r}"
 
 
-@pytest.mark.parametrize("name", ["log", "logit", "sin", "tan", "special.bessel_j0", "special.i1", "lgamma"])
+@pytest.mark.parametrize("name", ["exp", "exp2", "log", "logit", "sin", "tan", "special.bessel_j0", "special.i1", "lgamma"])
 def test_an_element_does_not_depend_on_its_neighbours(name):
     f = wisp.special if name.startswith("special.") else wisp
     f = getattr(f, name.removeprefix("special."))

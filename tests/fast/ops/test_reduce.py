@@ -287,3 +287,16 @@ def test_sums_of_short_rows(rows, length):
     wide = wisp.from_numpy(np.tile(x, 2))[:, :length]  # rows that do not follow one another
     assert np.array_equal(wide.sum(1).numpy(), x.sum(1))
     assert np.array_equal(wisp.from_numpy(x)[1:].mean(1).numpy(), x[1:].sum(1) / np.float32(length))
+
+
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64])
+@pytest.mark.parametrize("value", [0.1, 7.7, 1e10, 1e-30])
+def test_equal_numbers_have_no_variance(value, dtype):
+    for shape, dim in (((5000,), 0), ((3, 1001), 1), ((5001, 3), 0), ((200000,), 0)):
+        x = wisp.full(shape, value, dtype=dtype)
+        variance, mean = wisp.var_mean(x, dim)
+        assert not variance.any() and (mean == x.select(dim, 0)).all()
+    near = wisp.full((1000,), value, dtype=wisp.float64)
+    near[::2] *= 1 + 2**-44
+    expected = ((near[0] - near[1]).item() / 2) ** 2
+    assert abs(near.var(correction=0).item() / expected - 1) < 1e-6

@@ -115,6 +115,14 @@ def _with_hooks(step):
     return hooked_step
 
 
+def _parts(group, most=1024):
+    """The group, or groups of some of its parameters, whose tensors stay in a cache while a step goes over them again and again."""
+    params = group["params"]
+    if len(params) <= most:
+        return [group]
+    return [{**group, "params": params[i : i + most]} for i in range(0, len(params), most)]
+
+
 class Optimizer:
     """Base class of all optimizers.
 
@@ -188,7 +196,8 @@ class Optimizer:
                 loss = closure()
         for group in self.param_groups:
             if not group.get("fused") or self._unscale(group):
-                self._update(group)
+                for part in _parts(group):
+                    self._update(part)
         return loss
 
     def _unscale(self, group):

@@ -27,6 +27,15 @@ def test_set():
         y.set_(x.untyped_storage(), 4, (4,), (1,))
 
 
+def test_a_part_of_a_storage_has_its_own_size_and_the_same_memory():
+    x, y = wisp.arange(6.0), wisp.empty(0)
+    part = x.untyped_storage()[:16]
+    y.set_(part)
+    assert part.data_ptr() == x.data_ptr() and y.untyped_storage().nbytes() == 16
+    part.fill_(0)
+    assert x.tolist() == [0.0, 0.0, 0.0, 0.0, 4.0, 5.0]
+
+
 def test_foreach():
     a = [wisp.ones(2), wisp.ones(3)]
     wisp._foreach_add_(a, [1, 2])

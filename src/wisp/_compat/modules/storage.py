@@ -136,7 +136,10 @@ class UntypedStorage(_StorageBase):
 
     def __getitem__(self, index):
         value = self._bytes[index]
-        return value.item() if isinstance(index, int) else UntypedStorage(_bytes=value)
+        if isinstance(index, int):
+            return value.item()
+        # through NumPy, since a part has a size of its own, which a view of the whole has not
+        return UntypedStorage(_bytes=wisp.from_numpy(value.numpy()) if value.is_cpu and value.numel() else value)
 
     def __setitem__(self, index, value):
         if isinstance(index, slice) and isinstance(value, UntypedStorage):

@@ -1,5 +1,6 @@
 """Rare names: quantised tensors, two-in-four sparse matrices, signatures taken apart, NVML, backends of devices."""
 
+import functools
 import io
 
 import pytest
@@ -319,3 +320,18 @@ def test_tolerances_may_be_tensors():
     wisp.testing.assert_close(a, b, rtol=wisp.tensor(0.0), atol=wisp.tensor(0.1))
     with pytest.raises(AssertionError, match="up to 0.00"):
         wisp.testing.assert_close(a, b, rtol=0.0, atol=wisp.tensor(0.001))
+
+
+def test_modules_are_wrapped_as_a_policy_says():
+    from wisp.distributed.fsdp.wrap import _recursive_wrap, size_based_auto_wrap_policy
+
+    class Wrapper(wisp.nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+
+    model = wisp.nn.Sequential(wisp.nn.Linear(10, 10), wisp.nn.ModuleList([wisp.nn.Linear(2, 2)]), wisp.nn.Linear(10, 10))
+    policy = functools.partial(size_based_auto_wrap_policy, min_num_params=100)
+    wrapped, count = _recursive_wrap(model, policy, Wrapper, {model[2]}, set(), only_wrap_children=True)
+    assert wrapped is model and count == 110
+    assert [type(one).__name__ for one in model] == ["Wrapper", "ModuleList", "Linear"]

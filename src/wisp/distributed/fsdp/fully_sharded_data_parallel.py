@@ -10,7 +10,7 @@ from wisp import distributed
 from wisp.distributed.device_mesh import DeviceMesh
 from wisp.distributed.fsdp._fully_shard import FSDPModule, fully_shard
 from wisp.distributed.fsdp._policies import CPUOffloadPolicy, MixedPrecisionPolicy
-from wisp.distributed.fsdp.wrap import _wrap_recursively
+from wisp.distributed.fsdp.wrap import _recursive_wrap
 from wisp.distributed.tensor import DTensor
 
 __all__ = """
@@ -231,6 +231,7 @@ class FullyShardedDataParallel(wisp.nn.Module, metaclass=_Meta):
                 offload_policy=CPUOffloadPolicy() if self.cpu_offload.offload_params else None,
             )
             one._in_wrapper = True
+            return one
 
         if auto_wrap_policy is not None:
             policy = auto_wrap_policy
@@ -238,7 +239,7 @@ class FullyShardedDataParallel(wisp.nn.Module, metaclass=_Meta):
                 from wisp.distributed.fsdp.wrap import ModuleWrapPolicy
 
                 policy = ModuleWrapPolicy(policy)
-            _wrap_recursively(module, policy, shard, ignored)
+            _recursive_wrap(module, policy, shard, (), ignored, only_wrap_children=True)
         if getattr(module, "_fsdp_unit", None) is None:
             shard(module, root=True)
         setattr(self, _INNER, module)

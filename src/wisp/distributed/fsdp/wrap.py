@@ -72,24 +72,28 @@ class CustomPolicy:
         return recurse or self.lambda_fn(module)
 
 
-def _wrap_recursively(module, policy, wrapper, ignored=(), only_children=True):
-    """Wrap what a policy chooses, from the inside out; returns the number of parameters that are wrapped then."""
-    numel = sum(parameter.numel() for parameter in module.parameters() if parameter not in ignored)
-    if not policy(module=module, recurse=True, nonwrapped_numel=numel):
-        return 0
+def _recursive_wrap(module, auto_wrap_policy, wrapper_cls, ignored_modules, ignored_params, only_wrap_children=False, **kwargs):
+    """Wrap what a policy chooses, from the inside out; returns the module as it is then, and how many parameters are wrapped."""
+    numel = sum(parameter.numel() for parameter in module.parameters() if parameter not in ignored_params)
+    if not auto_wrap_policy(module=module, recurse=True, nonwrapped_numel=numel):
+        return module, 0
     done = 0
-    for child in module.children():
-        if getattr(child, "_fsdp_unit", None) is None:
-            done += _wrap_recursively(child, policy, wrapper, ignored, False)
-        else:
+    for name, child in list(module.named_children()):
+        if child in ignored_modules:
+            continue
+        if getattr(child, "_fsdp_unit", None) is not None:
             done += sum(parameter.numel() for parameter in child.parameters())
-    if only_children or isinstance(module, (wisp.nn.ModuleList, wisp.nn.ModuleDict)):
-        return done
-    chosen = policy(module=module, recurse=False, nonwrapped_numel=numel - done)
+            continue
+        wrapped, count = _recursive_wrap(child, auto_wrap_policy, wrapper_cls, ignored_modules, ignored_params, **kwargs)
+        if wrapped is not child:
+            setattr(module, name, wrapped)
+        done += count
+    if only_wrap_children or isinstance(module, (wisp.nn.ModuleList, wisp.nn.ModuleDict)):
+        return module, done
+    chosen = auto_wrap_policy(module=module, recurse=False, nonwrapped_numel=numel - done)
     if not chosen:
-        return done
-    wrapper(module, **(chosen if isinstance(chosen, dict) else {}))
-    return numel
+        return module, done
+    return wrapper_cls(module, **{**kwargs, **(chosen if isinstance(chosen, dict) else {})}), numel
 
 
 _wrapping = []

@@ -130,6 +130,14 @@ def is_storage(obj, /):
     return storage.is_storage(obj)
 
 
+def _is_buffer(obj):
+    """Whether the object shows its memory and is none of NumPy's, whose dtype is known."""
+    try:
+        return type(obj).__module__ != "numpy" and memoryview(obj) is not None
+    except TypeError:
+        return False
+
+
 def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None):
     """A tensor of any array-like object, which shares its memory where that is possible and `copy` is not True."""
     if isinstance(obj, _core.Tensor):
@@ -140,7 +148,7 @@ def asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=None):
         result = from_dlpack(obj)
     elif type(obj).__module__ == "numpy" and hasattr(obj, "ndim") and obj.ndim:
         result = _core.from_numpy(obj)
-    elif isinstance(obj, (bytes, bytearray, memoryview)):
+    elif _is_buffer(obj):
         result = _core.frombuffer(obj, dtype=dtype or _core.get_default_dtype())
     else:
         if copy is False:

@@ -1,5 +1,6 @@
 """Calls that PyTorch takes or refuses, beside the usual ones."""
 
+import array
 import copy
 import math
 
@@ -114,6 +115,15 @@ def test_what_is_made_from_nothing_is_made_in_the_dtype_of_out():
     a = wisp.rand(50, dtype=wisp.float64)
     wisp.manual_seed(0)
     assert wisp.equal(a, wisp.rand(50, out=wisp.empty(0, dtype=wisp.float64)))
+
+
+def test_asarray_shares_what_shows_its_memory():
+    numbers = array.array("f", [1.0, 2.0])
+    shared, own = wisp.asarray(numbers, copy=False), wisp.asarray(numbers, copy=True)
+    numbers[0] = 5.0
+    assert shared.tolist() == [5.0, 2.0] and own.tolist() == [1.0, 2.0]
+    with pytest.raises(ValueError, match="alias"):
+        wisp.asarray([1.0], copy=False)
 
 
 def test_asarray_keeps_history_and_takes_capsules():

@@ -74,6 +74,11 @@ class ScriptModule(_nn.Module):
             return inspect.getsource(type(self).forward)
 
     @property
+    def code_with_constants(self):
+        """`code`, and the constants that it names, of which there are none: tensors in it are attributes of the module."""
+        return self.code, _types.SimpleNamespace(const_mapping={})
+
+    @property
     def graph(self):
         """The steps of `forward`, as `torch.fx` traces them."""
         return _fx.symbolic_trace(self).graph

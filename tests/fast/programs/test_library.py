@@ -152,6 +152,7 @@ def test_scripted_modules_are_known_as_such(tmp_path):
     x, scripted = wisp.rand(1, 2), wisp.jit.script(model)
     assert isinstance(scripted, wisp.jit.ScriptModule) and isinstance(scripted, wisp.nn.Sequential)
     assert "forward" in scripted.code and [node.op for node in scripted.graph.nodes][-1] == "output"
+    assert scripted.code_with_constants[0] == scripted.code and scripted.code_with_constants[1].const_mapping == {}
     scripted.save(str(tmp_path / "model.pt"))
     assert wisp.equal(wisp.jit.load(str(tmp_path / "model.pt"))(x), model(x))
 

@@ -513,8 +513,9 @@ WISP_INLINE Axis input_grad_axis(const ConvShape& s, int d, int64_t r) {
     a.step = -s.dilation[d] / common;
     a.kernel_step = stride / common;
     a.kernel_first = 0;
-    while (a.kernel_first < a.kernel_step && (r + s.padding[d] - a.kernel_first * s.dilation[d]) % stride != 0) ++a.kernel_first;
-    const bool meets = a.kernel_first < a.kernel_step && a.kernel_first < s.kernel[d];
+    const int64_t last = least(a.kernel_step, s.kernel[d]);
+    while (a.kernel_first < last && (r + s.padding[d] - a.kernel_first * s.dilation[d]) % stride != 0) ++a.kernel_first;
+    const bool meets = a.kernel_first < last;
     a.taps = meets ? (s.kernel[d] - 1 - a.kernel_first) / a.kernel_step + 1 : 0;
     a.first = meets ? (r + s.padding[d] - a.kernel_first * s.dilation[d]) / stride : 0;
     return a;

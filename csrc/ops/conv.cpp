@@ -284,6 +284,10 @@ ConvGeometry geometry(int dims, const Tensor& input, const Tensor& weight, const
     for (int d = 0; d < dims; ++d)
         if (input.size(2 + d) == 0)
             throw RuntimeError("Only zero batch or zero channel inputs are supported, but got input shape: ", input.sizes());
+    for (int d = 0; d < dims; ++d) {  // a stride beyond the only place says nothing, and kernels count with it
+        const int at = 3 - dims + d;
+        if (s.out[at] == 1) s.stride[at] = std::min(s.stride[at], plus(s.in[at], plus(o.padding[d], padding_after[d])));
+    }
     return g;
 }
 

@@ -100,7 +100,7 @@ def test_a_silent_connection_is_closed(monkeypatch):
 
 def test_an_endless_hello_is_cut_off(monkeypatch):
     monkeypatch.setattr(_pmi, "PATIENCE", 1000)
-    connection = endless(Meeting(2))
+    connection = endless(Meeting(2, timeout=1000.0))
     connection.settimeout(60)
     with contextlib.suppress(ConnectionError):  # what was sent is lost with the connection
         assert connection.recv(1) == b""

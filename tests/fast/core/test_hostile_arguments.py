@@ -10,6 +10,7 @@ import pytest
 
 import wisp
 import wisp.nn.functional as F
+from wisp.vision.ops import roi_pool
 
 HUGE = 2**63 - 1
 
@@ -27,6 +28,8 @@ SIZES = {
     "pool": lambda: F.max_pool1d(wisp.ones(1, 1, 8), HUGE),
     "dilation": lambda: F.max_pool1d(wisp.ones(1, 1, 8), 3, dilation=HUGE),
     "interpolate": lambda: F.interpolate(wisp.ones(1, 1, 4, 4), scale_factor=1e9, mode="bilinear"),
+    "tile": lambda: wisp.ones(2, 3).tile([2**62, 4]),
+    "repeat": lambda: wisp.ones(2, 3).repeat(1, -(2**63)),
     "split": lambda: wisp.ones(2, 3).split([HUGE, 3]),
     "split along no dimension": lambda: wisp.ones(2, 3).split([1, 1], 2**31),
     "unfold": lambda: F.unfold(wisp.ones(1, 2, 6, 6), 1, padding=2**61),
@@ -38,6 +41,7 @@ SIZES = {
     "diag": lambda: wisp.ones(4).diag(-(2**61)),
     "diag further": lambda: wisp.ones(4).diag(-HUGE - 1),
     "repeat_interleave": lambda: wisp.ones(2, 3).repeat_interleave(2**61),
+    "pooled regions": lambda: roi_pool(wisp.ones(1, 1, 4, 4), wisp.tensor([[0.0, 0, 0, 3, 3]]), HUGE),
     "arange": lambda: wisp.arange(-HUGE, HUGE),
     "arange of floats": lambda: wisp.arange(0.0, 1e30),
     "ctc": lambda: wisp._core._operators[""]["_ctc_losses"](wisp.ones(2, 3), *[wisp.ones(2, 3)] * 2, -HUGE, 1, True),
@@ -66,6 +70,19 @@ def test_sizes_that_only_look_so():
     assert x.triu(HUGE).sum() == 0 and x.tril(HUGE).sum() == 4 and x.triu(-HUGE).sum() == 4 and x.tril(-HUGE).sum() == 0
     assert F.avg_pool1d(wisp.ones(1, 1, 5), 10**9, ceil_mode=True).tolist() == [[[1.0]]]
     assert wisp.empty(0, 2**40, 2**40).numel() == 0
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2**40])
+def test_strides_beyond_the_only_place(padding):
+    for stride in (7 + 2 * padding, HUGE):
+        x, w = wisp.ones(2, 4, 7, requires_grad=True), wisp.ones(4, 4, 3, requires_grad=True)
+        y = F.conv1d(x, w, stride=stride, padding=padding)
+        y.sum().backward()
+        assert y.shape == (2, 4, 1) and y.unique().item() == (0 if padding > 3 else 12 - 4 * padding)
+        assert x.grad.sum() == w.grad.sum() == y.sum()
+    y = F.conv_transpose1d(x[..., :1], w, stride=HUGE, padding=padding % 2)
+    y.sum().backward()
+    assert y.shape == (2, 4, 3 - 2 * (padding % 2)) and y.unique().item() == 4
 
 
 # ---------------------------------------------------------------- lists

@@ -244,6 +244,7 @@ def roi_pool(input, boxes, output_size, spatial_scale=1.0):
         boxes = wisp.cat([wisp.cat((part.new_full((len(part), 1), index), part), 1) for index, part in enumerate(boxes)])
     rows, columns = (output_size,) * 2 if isinstance(output_size, int) else output_size
     height, width = input.shape[-2:]
+    input.new_empty(len(boxes), input.shape[1], rows, columns)  # a size that no memory holds ends here
     results = []
     for number, *corners in boxes.tolist():
         left, top, right, bottom = (math.floor(value * spatial_scale + 0.5) for value in corners)

@@ -1,6 +1,7 @@
 """Clipping of gradients, by their total norm or element by element."""
 
 import math
+import operator
 import warnings
 
 import wisp
@@ -8,6 +9,7 @@ from wisp import _core
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
+_KIND = operator.attrgetter("dtype", "device")
 _UNSCALED = (wisp.float32, wisp.bfloat16, wisp.float16)  # a factor in float is fine enough
 
 
@@ -30,11 +32,11 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     if not tensors:
         return wisp.tensor(0.0)
     device, dtype = tensors[0].device, tensors[0].dtype
-    if any(hasattr(t, "device_mesh") for t in tensors):
+    if any(hasattr(kind, "device_mesh") for kind in set(map(type, tensors))):
         from wisp.distributed.tensor._dtensor import total_norm
 
         total = total_norm(tensors, norm_type)
-    elif norm_type == 2.0 and dtype.is_floating_point and all(t.dtype == dtype and t.device == device for t in tensors):
+    elif norm_type == 2.0 and dtype.is_floating_point and len(set(map(_KIND, tensors))) == 1:
         total = _core._total_norm(tensors)
     else:
         norms = [wisp.linalg.vector_norm(t.detach(), norm_type) for t in tensors]
@@ -50,10 +52,16 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 @wisp.no_grad()
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     """Scale the gradients by `max_norm / total_norm` if that is below one."""
-    grads = _grads(parameters)
+    _clip(_grads(parameters), max_norm, total_norm)
+
+
+def _clip(grads, max_norm, total_norm):
     scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-    if all(grad.device.type == "cpu" for grad in grads):
-        _core._scale_tensors(grads, scale.item())
+    factor = scale.item() if scale.device.type == "cpu" else None
+    if factor == 1.0:
+        return
+    if factor is not None and all(grad.device.type == "cpu" for grad in grads):
+        _core._scale_tensors(grads, factor)
         return
     # Multiplying by one where nothing is to clip spares a wait for the device.
     if all(grad.device == scale.device and grad.dtype in _UNSCALED for grad in grads):
@@ -81,8 +89,10 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
         parameters = list(parameters)
         if exhausted and not parameters:
             warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
-    total_norm = get_total_norm(_grads(parameters), norm_type, error_if_nonfinite, foreach)
-    clip_grads_with_norm_(parameters, max_norm, total_norm, foreach)
+    grads = _grads(parameters)
+    total_norm = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
+    with wisp.no_grad():
+        _clip(grads, max_norm, total_norm)
     return total_norm
 
 

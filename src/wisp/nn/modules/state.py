@@ -167,10 +167,11 @@ class State:
         elif strict and extra_key in state_dict:
             unexpected_keys.append(extra_key)
         if strict:
+            begin = len(prefix)
             for key in state_dict:
                 if key.startswith(prefix) and key != extra_key:
-                    first, dot, _ = key[len(prefix) :].partition(".")
-                    if first not in (self._modules if dot else own):
+                    end = key.find(".", begin)
+                    if (key[begin:] not in own) if end < 0 else (key[begin:end] not in self._modules):
                         unexpected_keys.append(key)
 
     def _load_member(self, key, name, tensor, given, assign, error_msgs):
@@ -263,10 +264,15 @@ class State:
                 local_metadata["assign_to_params_buffers"] = True
             module._load_from_state_dict(entries, prefix, local_metadata, True, missing_keys, unexpected_keys, error_msgs)
             of_children = {}  # in one pass: a search for each child's entries would be quadratic in their number
+            begin, last, of_last = len(prefix), None, None
             for key, value in entries.items() if module._modules else ():
-                name, dot, _ = key[len(prefix) :].partition(".")
-                if dot and key.startswith(prefix):
-                    of_children.setdefault(name, {})[key] = value
+                end = key.find(".", begin)
+                if end < 0 or not key.startswith(prefix):
+                    continue
+                name = key[begin:end]
+                if name != last:
+                    last, of_last = name, of_children.setdefault(name, {})
+                of_last[key] = value
             for name, child in module._modules.items():
                 if child is not None:
                     load(child, of_children.get(name, {}), f"{prefix}{name}.")

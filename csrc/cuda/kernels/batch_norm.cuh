@@ -3,15 +3,10 @@
 // Statistics and gradients are two sums per channel. Blocks add up parts in a fixed order ("sums"), a warp per channel
 // joins the parts ("join"), and a last kernel maps elements by factors per channel ("map"). Sums of x are taken of its
 // difference from the channel's first element, so that squares do not cancel.
-#include "cuda/kernels/rows.cuh"
+#include "cuda/kernels/moments.cuh"
 
 namespace wisp {
 
-template <int N, class T, class C> WISP_INLINE void read(const T* from, C* to) {
-    const Vector<T, N> v = *reinterpret_cast<const Vector<T, N>*>(from);
-#pragma unroll
-    for (int i = 0; i < N; i++) to[i] = convert<C>(v.at[i]);
-}
 template <int N, class T, class C> WISP_INLINE void write(T* to, const C* from) {
     Vector<T, N> v;
 #pragma unroll
@@ -20,46 +15,10 @@ template <int N, class T, class C> WISP_INLINE void write(T* to, const C* from) 
 }
 
 // partial[split][2][channels]: sums of x - pivot and its square, or (Back) of g and g * (x - mean).
-// A thread works on N neighbouring channels; `width` threads lie across, the others on following rows.
 template <class T, int N, bool Back> __global__ void __launch_bounds__(256)
     column_sums(const T* x, const T* g, const compute<T>* mean, compute<T>* partial, int64_t rows, int channels, int width) {
-    using C = compute<T>;
-    __shared__ C shared[2 * N * 256];
-    const int across = threadIdx.x % width, down = threadIdx.x / width, depth = 256 / width;
-    const int c = (blockIdx.x * width + across) * N;
-    C first[N], second[N], pivot[N];
-#pragma unroll
-    for (int i = 0; i < N; i++) first[i] = second[i] = C(0);
-    if (c < channels) {
-#pragma unroll
-        for (int i = 0; i < N; i++) pivot[i] = Back ? mean[c + i] : convert<C>(x[c + i]);
-        const int64_t step = int64_t(gridDim.y) * depth;
-#pragma unroll 4
-        for (int64_t r = int64_t(blockIdx.y) * depth + down; r < rows; r += step) {
-            C a[N], b[N];
-            read<N>(x + r * channels + c, a);
-            if constexpr (Back) read<N>(g + r * channels + c, b);
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                const C d = a[i] - pivot[i];
-                first[i] += Back ? b[i] : d;
-                second[i] += Back ? b[i] * d : d * d;
-            }
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        shared[i * 256 + threadIdx.x] = first[i];
-        shared[(N + i) * 256 + threadIdx.x] = second[i];
-    }
-    __syncthreads();
-    for (int o = threadIdx.x; o < width * 2 * N; o += 256) {
-        const int lane = o % width, i = o / width, at = (blockIdx.x * width + lane) * N + i % N;
-        if (at >= channels) continue;
-        C total = 0;
-        for (int d = 0; d < depth; d++) total += shared[i * 256 + d * width + lane];
-        partial[(int64_t(blockIdx.y) * 2 + i / N) * channels + at] = total;
-    }
+    auto pivot = [&](int c) { return Back ? mean[c] : convert<compute<T>>(x[c]); };
+    sums_of_columns<N, Back>(x, g, pivot, partial + int64_t(blockIdx.y) * 2 * channels, rows, channels, width);
 }
 
 // The same over planes: a block takes a part of one channel. `per_plane`: vectors of N in a plane, `total`: of a channel.
@@ -90,20 +49,6 @@ template <class T, int N, bool Back> __global__ void __launch_bounds__(256)
     if (threadIdx.x == 0) {
         partial[int64_t(blockIdx.y) * 2 * channels + c] = first;
         partial[(int64_t(blockIdx.y) * 2 + 1) * channels + c] = second;
-    }
-}
-
-// The sums of one channel, in all lanes of its warp.
-template <class C> WISP_INLINE void joined(const C* partial, int c, int channels, int splits, C& first, C& second) {
-    first = second = C(0);
-    for (int s = threadIdx.x % 32; s < splits; s += 32) {
-        first += partial[int64_t(s) * 2 * channels + c];
-        second += partial[(int64_t(s) * 2 + 1) * channels + c];
-    }
-#pragma unroll
-    for (int by = 16; by > 0; by /= 2) {
-        first += __shfl_xor_sync(0xffffffffu, first, by);
-        second += __shfl_xor_sync(0xffffffffu, second, by);
     }
 }
 

@@ -3,62 +3,22 @@
 // Statistics and gradients are two sums for each channel of a sample. Blocks add up parts in a fixed order ("sums"), a block for each
 // group joins them ("join"), which gives factors per channel; elements are then mapped by those, pointwise. Sums of x are taken of its
 // difference from the first element, so that squares do not cancel.
-#include "cuda/kernels/rows.cuh"
+#include "cuda/kernels/moments.cuh"
 
 namespace wisp {
 
-template <int N, class T, class C> WISP_INLINE void read(const T* from, C* to) {
-    const Vector<T, N> v = *reinterpret_cast<const Vector<T, N>*>(from);
-#pragma unroll
-    for (int i = 0; i < N; i++) to[i] = convert<C>(v.at[i]);
-}
-
 // partial[sample][split][2][channels]: sums of x - pivot and its square, or (Back) of g and g * (x - mean).
-// A thread works on N neighbouring channels; `width` threads lie across, the others on following places.
 template <class X, class G, int N, bool Back> __global__ void __launch_bounds__(256)
     group_columns(const X* x, const G* g, const compute<X>* mean, compute<X>* partial, int64_t places, int channels, int per_group,
                   int width) {
-    using C = compute < X
-    > ;
-    __shared__ C shared[2 * N * 256];
-    const int across = threadIdx.x % width, down = threadIdx.x / width, depth = 256 / width;
-    const int c = (blockIdx.x * width + across) * N;
     const int64_t sample = blockIdx.z;
     x += sample * places * channels;
     if constexpr (Back) g += sample * places * channels;
-    C first[N], second[N], pivot[N];
-#pragma unroll
-    for (int i = 0; i < N; i++) first[i] = second[i] = C(0);
-    if (c < channels) {
-#pragma unroll
-        for (int i = 0; i < N; i++) pivot[i] = Back ? mean[sample * (channels / per_group) + (c + i) / per_group] : convert<C>(x[c + i]);
-        const int64_t step = int64_t(gridDim.y) * depth;
-#pragma unroll 4
-        for (int64_t r = int64_t(blockIdx.y) * depth + down; r < places; r += step) {
-            C a[N], b[N];
-            read<N>(x + r * channels + c, a);
-            if constexpr (Back) read<N>(g + r * channels + c, b);
-#pragma unroll
-            for (int i = 0; i < N; i++) {
-                const C d = a[i] - pivot[i];
-                first[i] += Back ? b[i] : d;
-                second[i] += Back ? b[i] * d : d * d;
-            }
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        shared[i * 256 + threadIdx.x] = first[i];
-        shared[(N + i) * 256 + threadIdx.x] = second[i];
-    }
-    __syncthreads();
-    for (int o = threadIdx.x; o < width * 2 * N; o += 256) {
-        const int lane = o % width, i = o / width, at = (blockIdx.x * width + lane) * N + i % N;
-        if (at >= channels) continue;
-        C total = 0;
-        for (int d = 0; d < depth; d++) total += shared[i * 256 + d * width + lane];
-        partial[((sample * gridDim.y + blockIdx.y) * 2 + i / N) * channels + at] = total;
-    }
+    auto pivot = [&](int c) {
+        return Back ? mean[sample * (channels / per_group) + c / per_group] : convert < compute < X
+        >> (x[c]);
+    };
+    sums_of_columns<N, Back>(x, g, pivot, partial + (sample * gridDim.y + blockIdx.y) * 2 * channels, places, channels, width);
 }
 
 // The same over planes, a block each, with one split.
@@ -93,18 +53,6 @@ template <class X, class G, int N, bool Back> __global__ void __launch_bounds__(
     }
 }
 
-// The sums of a channel of a sample, in all lanes of its warp.
-template <class C> WISP_INLINE void joined(const C* partial, int64_t sample, int c, int channels, int splits, C& first, C& second) {
-    first = second = C(0);
-    partial += sample * splits * 2 * channels;
-    for (int s = threadIdx.x % 32; s < splits; s += 32) {
-        first += partial[int64_t(s) * 2 * channels + c];
-        second += partial[(int64_t(s) * 2 + 1) * channels + c];
-    }
-    first = over_warp<Add>(first);
-    second = over_warp<Add>(second);
-}
-
 // Mean and 1 / deviation of a group (blockIdx.x) of a sample (blockIdx.y), and scale and shift of its channels: y = x * scale + shift.
 // `step`: from one channel's first element to the next's; `along`: from one sample's to the next's.
 template <class X, class W> __global__ void __launch_bounds__(128)
@@ -115,17 +63,18 @@ template <class X, class W> __global__ void __launch_bounds__(128)
     > ;
     __shared__ C shared[33];
     const int64_t sample = blockIdx.y;
+    partial += sample * splits * 2 * channels;
     const int begin = blockIdx.x * per_group, warp = threadIdx.x / 32;
     const bool leads = threadIdx.x % 32 == 0;
     C sum = 0, first, second;
     for (int c = begin + warp; c < begin + per_group; c += 4) {
-        joined(partial, sample, c, channels, splits, first, second);
+        joined(partial, c, channels, splits, first, second);
         if (leads) sum += convert<C>(x[sample * along + c * step]) + first / C(places);
     }
     const C center = over_block<Add>(sum, shared) / C(per_group);
     sum = 0;
     for (int c = begin + warp; c < begin + per_group; c += 4) {
-        joined(partial, sample, c, channels, splits, first, second);
+        joined(partial, c, channels, splits, first, second);
         const C moved = first / C(places), d = convert<C>(x[sample * along + c * step]) + moved - center;
         C squares = second - first * moved;
         if (squares < C(0)) squares = C(0);  // by rounding; NaN stays
@@ -149,13 +98,14 @@ template <class C, class W> __global__ void __launch_bounds__(128)
                     int channels, int per_group, int splits) {
     __shared__ C shared[33];
     const int64_t sample = blockIdx.y;
+    partial += sample * splits * 2 * channels;
     const int begin = blockIdx.x * per_group, warp = threadIdx.x / 32;
     const bool leads = threadIdx.x % 32 == 0;
     const C center = mean[sample * gridDim.x + blockIdx.x], r = rstd[sample * gridDim.x + blockIdx.x];
     C plain = 0, mixed = 0;
     for (int c = begin + warp; c < begin + per_group; c += 4) {
         C first, second;
-        joined(partial, sample, c, channels, splits, first, second);
+        joined(partial, c, channels, splits, first, second);
         if (!leads) continue;
         const C w = weight ? convert<C>(weight[c]) : C(1);
         plain += w * first;

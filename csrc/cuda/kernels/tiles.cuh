@@ -7,19 +7,18 @@ namespace wisp {
 template <class C> struct Words {
     uint32_t at[sizeof(C) / 4];
 };
-template <class C> WISP_INLINE C shuffle_up(C x, int by) {
+template <class C, class How> WISP_INLINE C by_words(C x, How how) {
     Words<C> w;
     memcpy(&w, &x, sizeof x);
-    for (int i = 0; i < int(sizeof(C) / 4); i++) w.at[i] = __shfl_up_sync(0xffffffffu, w.at[i], by);
+    for (int i = 0; i < int(sizeof(C) / 4); i++) w.at[i] = how(w.at[i]);
     memcpy(&x, &w, sizeof x);
     return x;
 }
+template <class C> WISP_INLINE C shuffle_up(C x, int by) {
+    return by_words(x, [&](uint32_t word) { return __shfl_up_sync(0xffffffffu, word, by); });
+}
 template <class C> WISP_INLINE C shuffle_from(C x, int lane) {
-    Words<C> w;
-    memcpy(&w, &x, sizeof x);
-    for (int i = 0; i < int(sizeof(C) / 4); i++) w.at[i] = __shfl_sync(0xffffffffu, w.at[i], lane);
-    memcpy(&x, &w, sizeof x);
-    return x;
+    return by_words(x, [&](uint32_t word) { return __shfl_sync(0xffffffffu, word, lane); });
 }
 // Past the first cache, which does not see what other blocks write.
 template <class C> WISP_INLINE C load_shared_by_blocks(const C* p) {

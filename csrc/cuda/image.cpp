@@ -177,20 +177,24 @@ void grid_sample_grad(DType d, const GridSample& g, const void* grad, const void
                       void* grid_grad) {
     const int64_t n = g.batch * volume(g.out), in_size = volume(g.in);
     const int taps = g.interpolation == GridInterpolation::nearest ? 1 : g.interpolation == GridInterpolation::bicubic ? 16 : 1 << g.dims;
-    if (input_grad) fill_zero(input_grad, size_t(g.batch * g.channels * in_size * item_size(d)));
-    if (n * g.channels == 0) return;
-    if (input_grad && d == DType::f32 && is_plane(g, d, grid) && uintptr_t(grid_grad) % 8 == 0) {
+    const int64_t words = g.batch * ((g.channels + 3) / 4);
+    if (input_grad && n * g.channels > 0 && d == DType::f32 && is_plane(g, d, grid) && uintptr_t(grid_grad) % 8 == 0 && words < 65536) {
         const int64_t places = g.batch * g.channels * in_size;
         const int bits = bits_of_largest(4 * n);
-        Scratch memory(size_t(places * 12));
-        fill_zero(memory.data(), size_t(places * 12));
+        const size_t bytes = size_t(places * 8 + words * in_size * 4);
+        Scratch memory(bytes);
+        fill_zero(memory.data(), bytes);
         auto* sums = memory.as<unsigned long long>();
         auto* exponents = reinterpret_cast<unsigned*>(sums + places);
         static Kernel* const kernels[2] = {find_kernel(file, "grid_sample_plane_grad<false>"),
                                            find_kernel(file, "grid_sample_plane_grad<true>")};
         for (Kernel* kernel : kernels) launch_with(kernel, threads(n), {256}, 0, g, grad, input, grid, grid_grad, exponents, sums, n, bits);
-        return add_fixed_sums(static_cast<float*>(input_grad), exponents, sums, places, bits);
+        static Kernel* const result = find_kernel(file, "grid_sample_plane_result");
+        launch_with(result, {threads(in_size).x, unsigned(words)}, {256}, 0, input_grad, exponents, sums, in_size, int(g.channels), bits);
+        return;
     }
+    if (input_grad) fill_zero(input_grad, size_t(g.batch * g.channels * in_size * item_size(d)));
+    if (n * g.channels == 0) return;
     Kernel* points = typed<struct Points>("grid_sample_points", d);
     if (!input_grad) {
         launch_with(points, threads(n), {256}, 0, g, grad, input, grid, grid_grad, static_cast<uint64_t*>(nullptr),

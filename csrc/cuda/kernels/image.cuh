@@ -169,8 +169,9 @@ template <class T> __global__ void __launch_bounds__(256)
         *to = sum;
     }
 }
-// The gradient of the input in fixed point, in two launches; the second makes the gradient of the grid too, if there is one.
-template <bool Sums> __global__ void __launch_bounds__(256)
+// The gradient of the input in fixed point: the largest exponents (four channels are the bytes of a word, for a visit of a place costs
+// the same for one as for four), sums in their units, with the gradient of the grid, if there is one, and results.
+template <bool Sums> __global__ void __launch_bounds__(256, 4)
     grid_sample_plane_grad(const GridSample g, const float* grad, const float* input, const float* grid, float* grid_grad,
                            unsigned* exponents, unsigned long long* sums, int64_t n, int bits) {
     const int64_t item = int64_t(blockIdx.x) * 256 + threadIdx.x;
@@ -179,30 +180,61 @@ template <bool Sums> __global__ void __launch_bounds__(256)
     const Split by_batch = split(item, out_size);
     const Corners<float> c = corners_of(g, grid + item * 2);
     float slope[2] = {};
+    exponents += by_batch.whole * ((g.channels + 3) / 4) * in_size;
     int64_t plane = by_batch.whole * g.channels * in_size;
     const float* d_at = grad + by_batch.whole * g.channels * out_size + by_batch.rest;
-    for (int64_t channel = 0; channel < g.channels; channel++, plane += in_size, d_at += out_size) {
-        const float d = *d_at;
+    for (int64_t left = g.channels; left > 0; left -= 4, exponents += in_size, plane += 4 * in_size, d_at += 4 * out_size) {
         unsigned e[4];
 #pragma unroll
-        for (int k = 0; k < 4; k++) e[k] = c.at[k] < 0 ? 256u : Sums ? exponents[plane + c.at[k]] : __ldcg(exponents + plane + c.at[k]);
+        for (int k = 0; k < 4; k++) e[k] = c.at[k] < 0 ? 0u : Sums ? exponents[c.at[k]] : __ldcg(exponents + c.at[k]);
+        float d[4];
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            if (c.at[k] < 0) continue;
-            const float v = c.weight[k] * d;
-            if constexpr (Sums) {
-                add_fixed(sums + plane + c.at[k], v, e[k], bits);
-                if (grid_grad) {
-                    const float x = input[plane + c.at[k]] * d;
-                    slope[0] += c.slope[k][0] * x;
-                    slope[1] += c.slope[k][1] * x;
+        for (int j = 0; j < 4; j++) d[j] = j < left ? d_at[j * out_size] : 0.f;
+        if constexpr (!Sums) {
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                if (c.at[k] < 0) continue;
+                unsigned own = 0;
+#pragma unroll
+                for (int j = 0; j < 4; j++) own |= (exponent_of(c.weight[k] * d[j]) - 1) << (8 * j);
+                for (unsigned old = e[k], more; (more = __vmaxu4(old, own)) != old;) {
+                    const unsigned seen = atomicCAS(exponents + c.at[k], old, more);
+                    if (seen == old) break;
+                    old = seen;
                 }
-            } else if (const unsigned own = exponent_of(v); own > e[k]) {
-                atomicMax(exponents + plane + c.at[k], own);
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                if (j >= left) break;
+#pragma unroll
+                for (int k = 0; k < 4; k++) {
+                    if (c.at[k] < 0) continue;
+                    const int64_t at = plane + j * in_size + c.at[k];
+                    add_fixed(sums + at, c.weight[k] * d[j], (e[k] >> (8 * j) & 255) + 1, bits);
+                    if (grid_grad) {
+                        const float x = input[at] * d[j];
+                        slope[0] += c.slope[k][0] * x;
+                        slope[1] += c.slope[k][1] * x;
+                    }
+                }
             }
         }
     }
     if (Sums && grid_grad) *reinterpret_cast<Vector<float, 2>*>(grid_grad + item * 2) = {{slope[0], slope[1]}};
+}
+__global__ void __launch_bounds__(256) grid_sample_plane_result(float* out, const unsigned* exponents, const unsigned long long* sums,
+                                                                int64_t in_size, int channels, int bits) {
+    const int64_t place = int64_t(blockIdx.x) * 256 + threadIdx.x;
+    if (place >= in_size) return;
+    const int words = (channels + 3) / 4, word = blockIdx.y % words, batch = blockIdx.y / words;
+    const unsigned e = exponents[blockIdx.y * in_size + place];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        if (word * 4 + j >= channels) break;
+        const int64_t at = (int64_t(batch) * channels + word * 4 + j) * in_size + place;
+        out[at] = sum_joined(0.f, (e >> (8 * j) & 255) + 1, sums[at], bits);
+    }
 }
 
 // A thread a point, for up to `share` channels.

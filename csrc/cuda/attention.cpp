@@ -15,7 +15,7 @@ namespace {
 // As kernels/attention_common.cuh has it.
 struct Arguments {
     AttentionTensor query, key, value, out, grad, grad_query, grad_key, grad_value;
-    void *logsumexp, *product;
+    void *logsumexp, *base_2, *product;
     const void* mask;
     int64_t mask_batch, mask_head, mask_row, mask_column;
     uint64_t seed, offset, keep_below;
@@ -69,18 +69,18 @@ struct TilePlan {
     int rows, columns, blocks;
     bool overlap;
     int halves = 1, ahead = 1;
-    int slice = 0;  // columns of the gradients of keys and values that one block makes; 0: all
+    bool apart = false;  // a block over keys makes the gradients of keys or of values
 };
 TilePlan tile_plan(Pass pass, int width, bool is_float, bool wide, int general, bool few) {
     if (is_float) {
         if (width <= 64) return wide && pass == queries_pass ? TilePlan{128, 64, 1, false} : TilePlan{64, 32, wide ? 2 : 1, false};
         return wide && pass == forward_pass && !few ? TilePlan{128, 32, 1, false} : TilePlan{64, 32, 1, false};
     }
-    const int slice = width == 256 && pass == keys_pass ? 128 : 0;
-    if (!wide) return {64, width <= 64 ? 64 : 32, 1, false, 1, 1, slice};
+    const bool apart = width == 256 && pass == keys_pass;
+    if (!wide) return {64, width <= 64 ? 64 : 32, 1, false, 1, 1, apart};
     if (width == 256) {
         if (pass == forward_pass) return few ? TilePlan{64, 64, 1, false} : TilePlan{128, general ? 32 : 64, 1, false};
-        return {128, 32, 1, false, 1, 1, slice};
+        return {128, apart && general != 2 ? 64 : 32, 1, false, 1, 1, apart};
     }
     if (width <= 64) return {64, 64, general == 2 && pass == keys_pass ? 2 : 3, general != 2 && pass != keys_pass};
     if (general) return {64, 64, 2, false};
@@ -91,7 +91,8 @@ TilePlan tile_plan(Pass pass, int width, bool is_float, bool wide, int general, 
 unsigned tile_bytes(int rows, int width) { return unsigned((width + 63) / 64 * rows * 128); }
 unsigned shared_bytes(Pass pass, const TilePlan& p, int width, bool is_float) {
     const int stages = p.ahead + (p.overlap && pass != keys_pass ? 2 : 1);
-    const unsigned tiles = tile_bytes(p.rows, width) * (pass == forward_pass ? 1 : 2) + tile_bytes(p.columns, width) * 2 * stages;
+    const unsigned tiles =
+        tile_bytes(p.rows, width) * (pass == forward_pass ? 1 : 2) + tile_bytes(p.columns, width) * (p.apart ? stages + 1 : 2 * stages);
     return tiles * (is_float ? 3 : 1) + (pass == keys_pass ? 8 * stages * p.columns + 512 : 0);
 }
 const char* text(bool b) { return b ? "true" : "false"; }
@@ -131,17 +132,17 @@ void launch_tiles(Pass pass, const AttentionArgs& a, Arguments& x, int64_t key_h
     const bool wide = is_wide(), aligned = is_float || is_aligned(x);
     const int general = a.mask || !(a.scale > 0) || !aligned || (a.dropout && !x.kept) ? 2 : a.dropout;
     const TilePlan p = tile_plan(pass, width, is_float, wide, general, few);
-    const int slice = p.slice ? p.slice : width, type = is_float ? 2 : a.dtype == DType::bf16;
+    const int type = is_float ? 2 : a.dtype == DType::bf16;
     Kernel* k = instances((((((pass * 3 + type) * 5 + c) * 2 + wide) * 3 + general) * 2 + aligned) * 2 + few, [&] {
-        const std::string sliced = pass == keys_pass ? str(slice, ", ") : std::string(),
+        const std::string apart = pass == keys_pass ? str(text(p.apart), ", ") : std::string(),
                           halves = pass == forward_pass ? str(p.halves, ", ") : std::string(),
                           ahead = pass == forward_pass ? str(p.ahead, ", ") : std::string();
-        return str(names[pass], "<", type_text(a.dtype), ", ", width, ", ", sliced, p.rows, ", ", p.columns, ", ", halves, p.blocks, ", ",
+        return str(names[pass], "<", type_text(a.dtype), ", ", width, ", ", apart, p.rows, ", ", p.columns, ", ", halves, p.blocks, ", ",
                    ahead, text(p.overlap), ", ", text(wide), ", ", general, ", ", text(aligned), ">");
     });
     const int64_t rows = pass == keys_pass ? a.keys : a.queries,
                   heads = key_heads ? key_heads : a.batch * (pass == keys_pass ? a.key_heads : a.heads);
-    const Grid grid{unsigned(heads), unsigned((rows + p.rows - 1) / p.rows), unsigned(width / slice)};
+    const Grid grid{unsigned(heads), unsigned((rows + p.rows - 1) / p.rows), p.apart ? 2u : 1u};
     const unsigned shared = shared_bytes(pass, p, width, is_float);
     launch_pieces(pass, a, x, k, grid, unsigned(p.rows * 2 / p.halves), shared, p.blocks);
 }
@@ -299,8 +300,9 @@ void backward(const AttentionArgs& a, const AttentionTensor& grad, const Attenti
     if (grad_mask.data) throw MissingKernel("there is no kernel for the gradient of attn_mask on cuda");
     Arguments x = arguments_of(a, out, logsumexp);
     x.grad = grad, x.grad_query = grad_query, x.grad_key = grad_key, x.grad_value = grad_value;
-    Scratch product(size_t(a.batch * a.heads * a.queries * (a.dtype == DType::f64 ? 8 : 4)));
-    x.product = product.data();
+    const size_t bytes = size_t(a.batch * a.heads * a.queries * (a.dtype == DType::f64 ? 8 : 4));
+    const Scratch numbers(2 * bytes);
+    x.base_2 = numbers.data(), x.product = numbers.as<char>() + bytes;
     const bool tiles = has_tiles(a, true);
     std::optional<KeptBits> kept;
     std::optional<FloatParts> parts;

@@ -1,7 +1,6 @@
 // Attention by cuDNN, where it is quicker than kernels of ours: half precision on sm_90, all keys for all queries, or, of wide heads,
 // keys up to the query's own.
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <unordered_map>
 
@@ -11,7 +10,6 @@
 #include "conv.h"
 #include "cudnn.h"
 #include "plan_key.h"
-#include "pointwise.h"
 
 namespace wisp::cuda {
 namespace {
@@ -177,19 +175,8 @@ bool library_attention(const AttentionArgs& a, const AttentionTensor& out, void*
     int count = 5;
     if (a.causal) names[count] = lowest_name, pointers[count++] = &lowest;
     if (logsumexp) names[count] = sums_name, pointers[count++] = logsumexp;
-    {
-        Timed timed("cuDNN attention");
-        execute(it->second, cudnn_handle_of(k.device), names, pointers, count);
-    }
-    if (logsumexp) {  // ours are logarithms to the base 2
-        const int64_t n = a.batch * a.heads * a.queries, step = 1;
-        alignas(16) char number[16] = {};
-        const float to_base_2 = 1.44269504f;
-        std::memcpy(number, &to_base_2, 4);
-        const Operand sums{static_cast<char*>(logsumexp), DType::f32, &step, nullptr};
-        const Operand operands[3] = {sums, sums, {nullptr, DType::f32, nullptr, number}};
-        elementwise(Pointwise::mul, which_forward, DType::f32, operands, 3, Dims(&n, 1), nullptr);
-    }
+    Timed timed("cuDNN attention");
+    execute(it->second, cudnn_handle_of(k.device), names, pointers, count);
     return true;
 }
 

@@ -273,15 +273,15 @@ template <class E, class T, int D, int N> struct SoftRows {
             for (int e = 0; e < 4; e++) sums[n][e] *= shrink[e / 2];
         pack_left<T>(s, weights);
     }
-    // What the sums are to be multiplied with, and the logarithms of the rows' sums.
-    WISP_INLINE void finish(float to_base_2, float* logsumexp, int rows, float (&factor)[2]) const {
+    // What the sums are to be multiplied with, and the logarithms of the rows' sums, in units of `unit`.
+    WISP_INLINE void finish(float to_base_2, float unit, float* logsumexp, int rows, float (&factor)[2]) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const float all = sum_of_quad(total[r]);
             factor[r] = all == 0 ? 0.f : 1 / all;
             // A row that sees nothing: +inf, which makes its weights zero when they are recomputed.
             if (threadIdx.x % 4 == 0 && row_of(2 * r) < rows)
-                logsumexp[row_of(2 * r)] = all == 0 ? INFINITY : top[r] * to_base_2 + log2f(all);
+                logsumexp[row_of(2 * r)] = all == 0 ? INFINITY : (top[r] * to_base_2 + log2f(all)) * unit;
         }
     }
 };
@@ -331,7 +331,7 @@ WISP_INLINE void store_soft_rows(const Soft& x, const AttentionArguments& a, con
     const int rows = a.queries - block.q0 - first;
     float* lse = gridDim.z > 1 ? static_cast<float*>(a.piece_logsumexp) + block.piece : static_cast<float*>(a.logsumexp) + block.row;
     float factor[2];
-    x.finish(to_base_2, lse + first, rows, factor);
+    x.finish(to_base_2, gridDim.z > 1 ? 1.f : base_2_in<T>, lse + first, rows, factor);
     if (gridDim.z > 1) {
         float* to = static_cast<float*>(a.pieces) + (block.piece + first) * a.value_width;
         store_floats(x.sums, factor, to, a.value_width, rows, a.value_width);
@@ -464,7 +464,7 @@ template <class T, bool Aligned> WISP_INLINE float product_of_rows(const Attenti
     return sum;
 }
 
-// What backward needs of a thread's two rows: the logarithm of the sum of weights, and the product of grad and out, which is left
+// What backward needs of a thread's two rows: the logarithm of the sum of weights, and the product of grad and out, which are left
 // for attention_backward_keys.
 template <class T, bool Aligned, int Rows>
 WISP_INLINE void numbers_of_rows(const AttentionArguments& a, const QueryBlock<Rows>& block, float (&lse)[2], float (&product)[2]) {
@@ -473,8 +473,11 @@ WISP_INLINE void numbers_of_rows(const AttentionArguments& a, const QueryBlock<R
         const int q = block.q0 + row_of(2 * r);
         const int64_t at = block.row + row_of(2 * r);
         product[r] = sum_of_quad(product_of_rows<T, Aligned>(a, block.b, block.h, q));
-        lse[r] = q < a.queries ? static_cast<const float*>(a.logsumexp)[at] : INFINITY;
-        if (threadIdx.x % 4 == 0 && q < a.queries) static_cast<float*>(a.product)[at] = product[r];
+        lse[r] = q < a.queries ? static_cast<const float*>(a.logsumexp)[at] * (1 / base_2_in<T>) : INFINITY;
+        if (threadIdx.x % 4 == 0 && q < a.queries) {
+            static_cast<float*>(a.product)[at] = product[r];
+            static_cast<float*>(a.base_2)[at] = lse[r];
+        }
     }
 }
 
@@ -579,7 +582,8 @@ template <class T, int D, int Columns, int Threads, bool Aligned> struct QueryTi
           query(a.queries),
           queries(nullptr, a.query.row, tile_width<T>(a.width)),
           grads(nullptr, a.grad.row, tile_width<T>(a.value_width)) {}
-    WISP_INLINE void load(uint32_t to_query, uint32_t to_grad, uint32_t to_numbers) {
+    // Sends for the next tile of queries and its numbers; then `load_grads` for that of grad.
+    WISP_INLINE void load(uint32_t to_query, uint32_t to_numbers) {
         if (query >= a.queries) {  // a head begins
             query = first * Columns;
             row = (int64_t(b) * a.heads + head) * a.queries + query;
@@ -589,15 +593,15 @@ template <class T, int D, int Columns, int Threads, bool Aligned> struct QueryTi
         }
         const int rows = a.queries - query;
         queries.next(to_query, rows);
-        grads.next(to_grad, rows);
         if (threadIdx.x < 2 * Columns) {
             const int q = threadIdx.x % Columns;
-            const float* from = static_cast<const float*>(threadIdx.x >= Columns ? a.product : a.logsumexp);
+            const float* from = static_cast<const float*>(threadIdx.x >= Columns ? a.product : a.base_2);
             copy_async_4(to_numbers + threadIdx.x * 4, from + row + q, q < rows);
         }
         query += Columns;
         row += Columns;
     }
+    WISP_INLINE void load_grads(uint32_t to_grad) { grads.next(to_grad, a.queries - query + Columns); }
 };
 
 // Scores become weights where columns are queries, whose logsumexp are in shared memory.
@@ -630,119 +634,159 @@ WISP_INLINE void slopes_of_columns(float (&s)[N][4], float (&d)[N][4], uint32_t 
 // The gradients of a warp's scores, 16 keys by K * 16 queries from q0 on, for attention_queries_of_slopes: 8 by 8 transposed at a time.
 template <int K>
 WISP_INLINE void keep_slopes(const uint32_t (&slopes)[1][K][4], const AttentionArguments& a, int64_t head, int q0, int k0) {
-    const int column = k0 / 16 + int(threadIdx.x) / 32, key = column * 16 + int(threadIdx.x) % 4 * 2;
+    const int column = k0 / 16 + int(threadIdx.x) / 32, keys = a.keys - column * 16;
 #pragma unroll
     for (int k = 0; k < K; k++) {
         uint32_t x[4];
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
+        for (int e = 0; e < 4; e++)
             asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(x[e]) : "r"(slopes[0][k][e % 2 * 2 + e / 2]));
-            const int left = a.keys - key - e / 2 * 8;  // keys that there are not have no gradient, but might have made infinities
-            if (left < 2) x[e] = left < 1 ? 0 : x[e] & 0xffff;
+        if (keys < 16) {  // keys that there are not have no gradient, but might have made infinities
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                if (const int left = keys - int(threadIdx.x) % 4 * 2 - e / 2 * 8; left < 2) x[e] = left < 1 ? 0 : x[e] & 0xffff;
         }
         *a.slopes_of(head, q0 / 16 + k, column) = make_uint4(x[0], x[1], x[2], x[3]);
     }
 }
 
-// The gradients of keys and values, `Slice` columns of them: scores are transposed, rows are keys.
-template <class T, int D, int Slice, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, int General, bool Aligned>
-__global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(const __grid_constant__ AttentionArguments a) {
+// What a block over keys makes: the gradients of both, or, of heads so wide that the sums of both have no room, of one.
+enum { of_keys = 1, of_values = 2 };
+
+// The gradients of keys and values: scores are transposed, rows are keys.
+template <int Kinds, class T, int D, int Rows, int Columns, bool Overlap, bool Wide, int General, bool Aligned>
+WISP_INLINE void backward_of_keys(const AttentionArguments& a) {
     using E = Engine<Wide>;
     using S = typename Parts<T>::Element;
     constexpr int threads = Rows * 2, N = Columns / 8, parts = parts_of<T>;
-    constexpr bool apart = parts > 1;
+    constexpr bool apart = parts > 1, both = Kinds == (of_keys | of_values);
+    constexpr int stages = 2, grad_stages = Kinds == of_keys ? 1 : stages;  // grad is used once there: the next may come after that
     static_assert(!(apart && Overlap));
+    constexpr int tile = tile_bytes<Columns, D> * parts, own_tile = tile_bytes<Rows, D> * parts;
     const KeyBlock<Rows> block(a);
-    const int kh = block.h, b = block.b, k0 = block.k0, slice = blockIdx.z * Slice;
-    const Places<T, D, Rows, Columns, 2, 2> place;
-    const uint32_t key = place.own, value = key + place.own_tile, numbers = place.end;
+    const int kh = block.h, b = block.b, k0 = block.k0;
+    const uint32_t key = tiles_begin(), value = key + own_tile, query = key + own_tile * (Kinds & of_keys ? 2 : 1),
+                   grad = query + stages * tile, numbers = grad + grad_stages * tile;
     const int first = a.causal ? k0 / Columns : 0, tiles = (a.queries + Columns - 1) / Columns, of_head = max(tiles - first, 0),
               all = of_head * a.share;
     QueryTiles<T, D, Columns, threads, Aligned> queries(a, b, kh, first);
     auto load = [&](int stage) {
-        queries.load(place.first + stage * place.tile, place.second + stage * place.tile, numbers + stage * (8 * Columns));
+        queries.load(query + stage * tile, numbers + stage * (8 * Columns));
+        if constexpr (grad_stages > 1) queries.load_grads(grad + stage * tile);
     };
     TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.key), a.key.row, tile_width<T>(a.width)).next(key, a.keys - k0);
-    TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.value), a.value.row, tile_width<T>(a.value_width))
-        .next(value, a.keys - k0);
-    if (all > 0) load(0);
+    if constexpr ((Kinds & of_keys) != 0)
+        TileLoader<Rows, D, threads, Aligned, S, parts>(block.template own<S>(a.value), a.value.row, tile_width<T>(a.value_width))
+            .next(value, a.keys - k0);
+    if (all > 0) {
+        load(0);
+        if constexpr (grad_stages == 1) queries.load_grads(grad);
+    }
     copies_end();
 
     const float scale = float(a.scale) * log2_e<float>, to_base_2 = General == 2 ? 1.f : scale;
-    float to_key[Slice / 8][4] = {}, to_value[Slice / 8][4] = {};
+    float to_key[Kinds & of_keys ? D / 8 : 1][4] = {}, to_value[Kinds & of_values ? D / 8 : 1][4] = {};
     Left<T, N> weights, slopes;
     int stage = 0, head = kh * a.share, q0 = first * Columns;
     auto keep = [&] {
         if constexpr (!apart)
-            if (a.slopes && slice == 0) keep_slopes(slopes, a, int64_t(b) * a.heads + head - a.first_head, q0, k0);
+            if (a.slopes) keep_slopes(slopes, a, int64_t(b) * a.heads + head - a.first_head, q0, k0);
     };
     for (int i = 0; i < all; i++) {
+        const int next = 1 - stage;
+        const uint32_t queries_here = query + stage * tile, grads_here = grad + (grad_stages > 1 ? stage * tile : 0);
         copies_wait<Wide>();
         __syncthreads();
-        if (i + 1 < all) load(place.next(stage));
+        if (i + 1 < all) load(next);
         copies_end();
-        float s[N][4], d[N][4];
+        float s[N][4], d[Kinds & of_keys ? N : 1][4];
         E::begin();
-        E::template rows_by_rows<T, D, Rows>(s, key, place.first + stage * place.tile);
+        E::template rows_by_rows<T, D, Rows>(s, key, queries_here);
         E::end();
-        E::template rows_by_rows<T, D, Rows>(d, value, place.second + stage * place.tile);
-        E::end();
+        if constexpr ((Kinds & of_keys) != 0) {
+            E::template rows_by_rows<T, D, Rows>(d, value, grads_here);
+            E::end();
+        }
         const Visibility<T> visible(a, b, head);
         SeenTile<true, General, T, N> seen;
-        seen.load(visible, k0, q0, numbers + place.stages * (8 * Columns));
-        E::template wait<1>();
+        seen.load(visible, k0, q0, numbers + stages * (8 * Columns));
+        E::template wait<Kinds & of_keys ? 1 : 0>();
         E::hold(s);
         seen.apply(s, a, scale);
         if (q0 + Columns > a.queries || (a.causal && k0 + Rows - 1 > q0)) hide<true>(s, a, k0, q0);
         const uint32_t number = numbers + stage * (8 * Columns) + threadIdx.x % 4 * 8;
         weights_of_columns(s, number, to_base_2);
-        if constexpr (Overlap) {
+        if constexpr (both && Overlap) {
             pack_left<T>(s, weights);
             E::begin();
-            E::template left_by_columns<T, D, true>(to_value, weights, place.second + stage * place.tile, slice);
+            E::template left_by_columns<T, D, true>(to_value, weights, grads_here);
             E::end();
             E::template wait<1>();
         } else {
             E::template wait<0>();
         }
-        E::hold(d);
-        slopes_of_columns<General>(s, d, number + 4 * Columns, seen.kept, General != 0 && a.dropout ? float(a.keep_scale) : 1.f);
-        if constexpr (Overlap) {
-            pack_left<T>(d, slopes);
-            keep();  // while the product with the weights runs
-            E::begin();
-            E::template left_by_columns<T, D, true>(to_key, slopes, place.first + stage * place.tile, slice);
-            E::end();
-            E::template wait<0>();
-        } else if constexpr (apart) {
+        if constexpr (Kinds == of_values) {
+            seen.drop(s, a);
             pack_left<T>(s, weights);
-            E::template add_apart<T, D>(to_value, weights, place.second + stage * place.tile, slice);
-            pack_left<T>(d, slopes);
-            E::template add_apart<T, D>(to_key, slopes, place.first + stage * place.tile, slice);
+            if constexpr (apart) {
+                E::template add_apart<T, D>(to_value, weights, grads_here);
+            } else {
+                E::begin();
+                E::template left_by_columns<T, D, true>(to_value, weights, grads_here);
+                E::end();
+                E::template wait<0>();
+            }
         } else {
-            pack_left<T>(s, weights);
-            pack_left<T>(d, slopes);
-            E::begin();
-            E::template left_by_columns<T, D, true>(to_value, weights, place.second + stage * place.tile, slice);
-            E::template left_by_columns<T, D, true>(to_key, slopes, place.first + stage * place.tile, slice);
-            E::end();
-            E::template wait<0>();
-            keep();
+            E::hold(d);
+            if constexpr (grad_stages == 1) {
+                __syncthreads();
+                if (i + 1 < all) queries.load_grads(grad);
+                copies_end();
+            }
+            slopes_of_columns<General>(s, d, number + 4 * Columns, seen.kept, General != 0 && a.dropout ? float(a.keep_scale) : 1.f);
+            if constexpr (apart) {
+                if constexpr (both) {
+                    pack_left<T>(s, weights);
+                    E::template add_apart<T, D>(to_value, weights, grads_here);
+                }
+                pack_left<T>(d, slopes);
+                E::template add_apart<T, D>(to_key, slopes, queries_here);
+            } else {
+                if constexpr (both && !Overlap) pack_left<T>(s, weights);
+                pack_left<T>(d, slopes);
+                keep();  // while the product with the weights runs, if it does
+                E::begin();
+                if constexpr (both && !Overlap) E::template left_by_columns<T, D, true>(to_value, weights, grads_here);
+                E::template left_by_columns<T, D, true>(to_key, slopes, queries_here);
+                E::end();
+                E::template wait<0>();
+            }
         }
-        stage = place.next(stage);
+        stage = next;
         q0 += Columns;
         if (q0 >= a.queries) q0 = first * Columns, head++;
     }
     E::template wait<0>();
-    E::hold(to_value);
-    E::hold(to_key);
     copies_wait<false>();
     __syncthreads();
     const float one[2] = {1, 1}, factor[2] = {float(a.scale), float(a.scale)};
-    store_sums<T, Rows, Aligned>(to_key, factor, key, block.template own<T>(a.grad_key) + slice, a.grad_key.row, a.keys - k0,
-                                 a.width - slice);
-    store_sums<T, Rows, Aligned>(to_value, one, value, block.template own<T>(a.grad_value) + slice, a.grad_value.row, a.keys - k0,
-                                 a.value_width - slice);
+    if constexpr ((Kinds & of_values) != 0) {
+        E::hold(to_value);
+        store_sums<T, Rows, Aligned>(to_value, one, key, block.template own<T>(a.grad_value), a.grad_value.row, a.keys - k0, a.value_width);
+    }
+    if constexpr (both) __syncwarp();
+    if constexpr ((Kinds & of_keys) != 0) {
+        E::hold(to_key);
+        store_sums<T, Rows, Aligned>(to_key, factor, key, block.template own<T>(a.grad_key), a.grad_key.row, a.keys - k0, a.width);
+    }
+}
+
+// Apart: blocks make the gradients of keys (z = 0) or of values.
+template <class T, int D, bool Apart, int Rows, int Columns, int Blocks, bool Overlap, bool Wide, int General, bool Aligned>
+__global__ void __launch_bounds__(Rows * 2, Blocks) attention_backward_keys(const __grid_constant__ AttentionArguments a) {
+    if constexpr (!Apart) backward_of_keys<of_keys | of_values, T, D, Rows, Columns, Overlap, Wide, General, Aligned>(a);
+    else if (blockIdx.z == 0) backward_of_keys<of_keys, T, D, Rows, Columns, Overlap, Wide, General, Aligned>(a);
+    else backward_of_keys<of_values, T, D, Rows, Columns, Overlap, Wide, General, Aligned>(a);
 }
 
 }  // namespace wisp

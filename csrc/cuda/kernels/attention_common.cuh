@@ -14,8 +14,10 @@ struct AttentionTensor {
 // As csrc/cuda/attention.cpp fills it in.
 struct AttentionArguments {
     AttentionTensor query, key, value, out, grad, grad_query, grad_key, grad_value;
-    void *logsumexp, *product;  // (batch, heads, queries): of the scores, to base 2; of grad and out, their dot product
-    const void* mask;           // may be null; zero strides repeat
+    // (batch, heads, queries): of the scores, natural for half types (as a library leaves them) and to base 2 for others; for backward over
+    // keys, to base 2 for all, and the dot products of grad and out.
+    void *logsumexp, *base_2, *product;
+    const void* mask;  // may be null; zero strides repeat
     int64_t mask_batch, mask_head, mask_row, mask_column;
     uint64_t seed, offset, keep_below;
     const uint64_t* moved;  // of a captured graph, or null
@@ -63,6 +65,8 @@ template <int Rows> struct KeyBlock {
 };
 
 template <class C> inline constexpr C log2_e = C(1.4426950408889634074);
+// A logarithm to base 2 in the units of `logsumexp`.
+template <class T> inline constexpr float base_2_in = sizeof(T) == 2 ? 0.693147180559945309f : 1.f;
 
 // One head's view of mask and dropout.
 template <class T> struct Visibility {

@@ -90,7 +90,7 @@ template <class T, class C> __global__ void __launch_bounds__(128)
         if (one) to[c] = convert<T>(sum);
         if (two) to[c + 32] = convert<T>(next);
     }
-    if (lane == 0) static_cast<C*>(a.logsumexp)[row] = total == 0 ? C(INFINITY) : top + C(::log2(total));
+    if (lane == 0) static_cast<C*>(a.logsumexp)[row] = total == 0 ? C(INFINITY) : (top + C(::log2(total))) * base_2_in<T>;
 }
 
 }  // namespace wisp

@@ -10,7 +10,10 @@ template <class T, bool Aligned> __global__ void __launch_bounds__(256)
     const int q = row < rows ? int(row % a.queries) : a.queries;
     const int64_t head = row / a.queries;
     const float product = sum_of_quad(product_of_rows<T, Aligned>(a, int(head / a.heads), int(head % a.heads), q));
-    if (threadIdx.x % 4 == 0 && row < rows) static_cast<float*>(a.product)[row] = product;
+    if (threadIdx.x % 4 == 0 && row < rows) {
+        static_cast<float*>(a.product)[row] = product;
+        static_cast<float*>(a.base_2)[row] = static_cast<const float*>(a.logsumexp)[row] * (1 / base_2_in<T>);
+    }
 }
 
 // The gradient of the queries: tiles of keys and of what attention_backward_keys left go through shared memory, two on their way; of the

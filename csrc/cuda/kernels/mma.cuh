@@ -172,6 +172,10 @@ template <class T> WISP_INLINE void multiply(float (&d)[4], const uint32_t (&a)[
 WISP_INLINE uint64_t descriptor(uint32_t at, uint32_t panel) {
     return uint64_t((at & 0x3ffff) >> 4) | uint64_t((panel & 0x3ffff) >> 4) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
 }
+// The same so many bytes on: one addition, where making it anew would delay each product by four instructions that wait for each other.
+WISP_INLINE uint64_t moved(uint64_t descriptor, uint32_t bytes) {
+    return (descriptor & 0xffffffff00000000u) | (uint32_t(descriptor) + (bytes >> 4));
+}
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define WISP_LIST_32                                                       \
@@ -298,15 +302,17 @@ template <bool Wide> struct Engine {
         constexpr int parts = parts_of<T>, a_tile = tile_bytes<Rows, D>, b_tile = tile_bytes<N * 8, D>;
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         if constexpr (Wide) {
-            a += __shfl_sync(0xffffffffu, warp / 4, 0) * 64 * 128;  // tells the compiler that it is the same for all lanes
+            if constexpr (Rows > 64)
+                a += __shfl_sync(0xffffffffu, warp / 4, 0) * 64 * 128;  // tells the compiler that it is the same for all lanes
+            const uint64_t left = descriptor(a, Rows * 128), right = descriptor(b, N * 8 * 128);
 #pragma unroll
             for (int both = parts - 1; both >= 0; both--)  // the smallest first
 #pragma unroll
                 for (int i = 0; i <= both; i++)
 #pragma unroll
                     for (int k = 0; k < D / 16; k++)
-                        multiply_tiles<E>(sums, descriptor(a + i * a_tile + k / 4 * (Rows * 128) + k % 4 * 32, Rows * 128),
-                                          descriptor(b + (both - i) * b_tile + k / 4 * (N * 8 * 128) + k % 4 * 32, N * 8 * 128),
+                        multiply_tiles<E>(sums, moved(left, i * a_tile + k / 4 * (Rows * 128) + k % 4 * 32),
+                                          moved(right, (both - i) * b_tile + k / 4 * (N * 8 * 128) + k % 4 * 32),
                                           both < parts - 1 || i > 0 || k > 0);
         } else {
             clear(sums);
@@ -331,24 +337,25 @@ template <bool Wide> struct Engine {
             }
         }
     }
-    // sums = (Add ? sums : 0) + left b, where b has 16 K rows and D columns, of which those from `first` on are taken, a multiple of 64.
+    // sums = (Add ? sums : 0) + left b, where b has 16 K rows and D columns.
     template <class T, int D, bool Add, int K, int N>
-    static WISP_INLINE void left_by_columns(float (&sums)[N][4], const uint32_t (&left)[parts_of<T>][K][4], uint32_t b, int first = 0) {
+    static WISP_INLINE void left_by_columns(float (&sums)[N][4], const uint32_t (&left)[parts_of<T>][K][4], uint32_t b) {
         using E = typename Parts<T>::Element;
         constexpr int parts = parts_of<T>, b_tile = tile_bytes<K * 16, D>;
         const int lane = threadIdx.x % 32;
-        b += first / 64 * (K * 16 * 128);
         if constexpr (Wide) {
+            constexpr uint32_t panel = K * 16 * 128;
+            const uint64_t right = descriptor(b, panel);
 #pragma unroll
             for (int both = parts - 1; both >= 0; both--)
 #pragma unroll
                 for (int i = 0; i <= both; i++)
 #pragma unroll
                     for (int k = 0; k < K; k++) {
-                        const uint32_t at = b + (both - i) * b_tile + k * 16 * 128, panel = K * 16 * 128;
+                        const uint32_t at = (both - i) * b_tile + k * 16 * 128;
                         const int add = Add || both < parts - 1 || i > 0 || k > 0;
-                        multiply_left<E, 0>(sums, left[i][k], descriptor(at, panel), add);
-                        if constexpr (N > 16) multiply_left<E, 16>(sums, left[i][k], descriptor(at + 2 * panel, panel), add);
+                        multiply_left<E, 0>(sums, left[i][k], moved(right, at), add);
+                        if constexpr (N > 16) multiply_left<E, 16>(sums, left[i][k], moved(right, at + 2 * panel), add);
                     }
         } else {
             if constexpr (!Add) clear(sums);
@@ -370,10 +377,10 @@ template <bool Wide> struct Engine {
     }
     // The same with sums of their own, which are then added with rounding; waits for them.
     template <class T, int D, int K, int N>
-    static WISP_INLINE void add_apart(float (&sums)[N][4], const uint32_t (&left)[parts_of<T>][K][4], uint32_t b, int first = 0) {
+    static WISP_INLINE void add_apart(float (&sums)[N][4], const uint32_t (&left)[parts_of<T>][K][4], uint32_t b) {
         float apart[N][4];
         begin();
-        left_by_columns<T, D, false>(apart, left, b, first);
+        left_by_columns<T, D, false>(apart, left, b);
         end();
         wait<0>();
         hold(apart);

@@ -111,6 +111,8 @@ static Tensor gather_values(const Tensor& x, int64_t dim, const Tensor& index, b
     return y;
 }
 
+static Tensor scatter_sum(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& source, bool in_place);
+
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& given) {
     dim = wrap_dim(dim, x.dim());
     const Tensor index = as_index(given, "gather");
@@ -118,7 +120,7 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& given) {
     Tensor y = gather_values(x, dim, index, false);
     if (needs_grad(x))
         record(y, "GatherBackward0", {x}, {index}, [sizes = x.sizes(), dim](Backward& bw) {
-            bw.set(0, scatter_add(zeros(sizes, bw.grad().dtype()), dim, bw.saved(0), bw.grad()));
+            bw.set(0, scatter_sum(zeros(sizes, bw.grad().dtype()), dim, bw.saved(0), bw.grad(), true));  // zeros of its own
         });
     return y;
 }
@@ -365,6 +367,8 @@ void take_slices(const Tensor& y, int64_t before, const Tensor& x, int64_t index
                           Slice{int(sizes.size()), sizes.data(), from.data()}, x.item_size());
 }
 
+static Tensor index_add_any(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& source, const Scalar& alpha, bool in_place);
+
 Tensor index_select(const Tensor& x, int64_t dim, const Tensor& given) {
     dim = wrap_dim(dim, x.dim());
     const int64_t n = given.numel();
@@ -384,7 +388,7 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& given) {
     }
     if (needs_grad(x))
         record(y, "IndexSelectBackward0", {x}, {index}, [sizes = x.sizes(), dim](Backward& bw) {
-            bw.set(0, index_add(zeros(sizes, bw.grad().dtype()), dim, bw.saved(0), bw.grad()));
+            bw.set(0, index_add_any(zeros(sizes, bw.grad().dtype()), dim, bw.saved(0), bw.grad(), Scalar(1), true));
         });
     return y;
 }

@@ -9,10 +9,12 @@ from ranks import ENVIRONMENT, PROGRAMS, command, launch, orphans, shared_memory
 
 pytest.importorskip("mpi4py")
 
+LINES = (PROGRAMS / "faults.py").read_text().splitlines()
+CALLS = [f"faults.py:{1 + LINES.index('        ' + call)}" for call in ("dist.broadcast(wisp.ones(3), 0)", "dist.all_reduce(wisp.ones(3))")]
 SAID = {
     "shape": ["the ranks call different collectives", "rank 0: all_reduce(SUM, float32 [3]) at", "rank 1: all_reduce(SUM, float32 [4]) at"],
     "dtype": ["rank 0: all_reduce(SUM, float32 [3]) at", "rank 1: all_reduce(SUM, float64 [3]) at"],
-    "call": ["rank 0: all_reduce(SUM, float32 [3]) at", "rank 1: broadcast(src=0, float32 [3]) at", "faults.py:21", "faults.py:23"],
+    "call": ["rank 0: all_reduce(SUM, float32 [3]) at", "rank 1: broadcast(src=0, float32 [3]) at", *CALLS],
     "kill": ["rank 1 is gone", "rank 1 (process", "was killed by SIGKILL", "rank 1: after barrier() at"],
     "midstep": ["rank 1 is gone", "all_reduce(SUM, float32", "was killed by SIGKILL"],
     "error": ["rank 1 said:\nTraceback", "ValueError: bad luck"],

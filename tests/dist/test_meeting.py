@@ -5,6 +5,7 @@ import secrets
 import socket
 import threading
 import time
+import types
 
 import pytest
 
@@ -156,3 +157,15 @@ def test_another_secret_is_an_error(monkeypatch):
     monkeypatch.setenv("WISP_SECRET", "theirs")
     with pytest.raises(RuntimeError, match="WISP_SECRET"):
         _world._meet(1, 2, f"tcp://127.0.0.1:{meeting.port}", 5)
+
+
+def test_another_mpi_that_did_not_ask_is_told_of(monkeypatch):
+    """It would leave every rank alone, as rank 0 of 1, and training would go on without the others."""
+    world = types.SimpleNamespace(rank=0, size=1)
+    other = types.SimpleNamespace(COMM_WORLD=world, Get_library_version=lambda: "Open MPI v4")
+    monkeypatch.setattr(_world, "_meet", lambda *_: None)
+    monkeypatch.setattr(_world, "mpi", lambda: other)
+    for name in (*_world._UNDER_MPI, "RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(RuntimeError, match=r"rank 1 of 2 .*\(Open MPI v4\) made it rank 0 of 1.*MPICH"):
+        _world._enter(1, 2, "env://", 5.0)

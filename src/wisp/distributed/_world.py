@@ -110,7 +110,14 @@ def _enter(rank, size, init_method, timeout):
         )
     _meet(rank, size, init_method or "env://", timeout)
     try:
-        return mpi().COMM_WORLD.Dup()
+        world = mpi().COMM_WORLD
+        if (world.rank, world.size) != (rank, size):  # another MPI, which did not ask where the ranks met
+            raise RuntimeError(
+                f"init_process_group: rank {rank} of {size} has met the others, but its MPI ({mpi().Get_library_version().strip()[:60]}) "
+                f"made it rank {world.rank} of {world.size}: it takes no part in MPICH's start-up. `pip install wisp[mpi]` brings MPICH; "
+                "with another MPI start the program with its mpiexec"
+            )
+        return world.Dup()
     finally:
         for name in ("PMI_FD", "PMI_RANK", "PMI_SIZE"):
             os.environ.pop(name, None)  # not for programs that this one starts

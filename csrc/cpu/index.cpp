@@ -103,16 +103,22 @@ template <class F> void by_type(Scatter how, DType dtype, F&& f) {
 
 // ---- slices at offsets -----------------------------------------------------------------------------------------
 
+constexpr int64_t checked_block = 512;  // indices that are looked at together
+WISP_INLINE bool all_in_range(const int64_t* index, int64_t n, int64_t step, int64_t size, bool wrap) {
+    const uint64_t low = wrap ? -uint64_t(size) : 0;
+    uint64_t signs = 0;  // of what an index is from both ends
+    if (step == 1)
+        for (int64_t j = 0; j < n; j++) signs |= (uint64_t(index[j]) - low) | (uint64_t(size) - 1 - uint64_t(index[j]));
+    else
+        for (int64_t j = 0; j < n; j++) signs |= (uint64_t(index[j * step]) - low) | (uint64_t(size) - 1 - uint64_t(index[j * step]));
+    return !(signs >> 63);
+}
 int64_t first_out_of_range(const int64_t* index, int64_t n, int64_t size, bool wrap) {
     const int64_t low = wrap ? -size : 0;
-    constexpr int64_t block = 512;
     int64_t first = n;
     parallel_for(n, grain, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; i += block) {
-            const int64_t stop = end - i < block ? end : i + block;
-            uint64_t signs = 0;  // of what an index is from both ends
-            for (int64_t j = i; j < stop; j++) signs |= (uint64_t(index[j]) - uint64_t(low)) | (uint64_t(size) - 1 - uint64_t(index[j]));
-            if (!(signs >> 63)) continue;
+        for (int64_t i = begin; i < end; i += checked_block) {
+            if (all_in_range(index + i, least(checked_block, end - i), 1, size, wrap)) continue;
             while (index[i] >= low && index[i] < size) i++;
             int64_t known = __atomic_load_n(&first, __ATOMIC_RELAXED);
             while (i < known && !__atomic_compare_exchange_n(&first, &known, i, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
@@ -329,7 +335,7 @@ template <class F> void each_row(const int64_t* sizes, int ndim, int dim, const 
     });
 }
 
-void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes,
+bool gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes,
             int ndim, int dim, int64_t item, int64_t size, bool wrap, const char*) {
     int64_t packed[max_dims], placed[max_dims];
     contiguous_strides(Slice{ndim, sizes, nullptr}, packed);
@@ -337,25 +343,31 @@ void gather(void* out, const void* in, const int64_t* in_strides, const int64_t*
     const int64_t along = ndim ? in_strides[dim] : 0;
     const int64_t is = ndim ? index_strides[ndim - 1] : 0, ss = ndim ? placed[ndim - 1] : 0;
     const int64_t inner = ndim ? sizes[ndim - 1] : 1;
+    bool good = true;
     by_item(item, [&](auto* tag) {
         using T = std::remove_pointer_t<decltype(tag)>;
-        each_row(sizes, ndim, -1, packed, placed, index_strides, [&](int64_t o, int64_t i, int64_t x) {
-            T* __restrict d = static_cast<T*>(out) + o;
-            const T* __restrict s = static_cast<const T*>(in) + i;
-            const int64_t* __restrict at = index + x;
-            const auto from_end = [&](int64_t i) __attribute__((always_inline)) { return wrap && i < 0 ? i + size : i; };
+        const auto from_end = [&](int64_t i) __attribute__((always_inline)) { return wrap && i < 0 ? i + size : i; };
+        // A part of a row: its indices are looked at, and are still in the first cache when they are used.
+        const auto part = [&](T* __restrict d, const T* __restrict s, const int64_t* __restrict at, int64_t n) {
+            if (!all_in_range(at, is ? n : 1, is, size, wrap)) return __atomic_store_n(&good, false, __ATOMIC_RELAXED);
             if (is == 0 && ss == 1) {  // one index for the whole row
-                copy_bytes_of_row(d, s + from_end(at[0]) * along, size_t(inner) * sizeof(T));
+                copy_bytes_of_row(d, s + from_end(at[0]) * along, size_t(n) * sizeof(T));
             } else if (ss == 0 && along == 1 && is == 1) {
                 if (wrap)
-                    for (int64_t j = 0; j < inner; j++) d[j] = s[one_by_one(at[j] + (at[j] >> 63 & size))];
+                    for (int64_t j = 0; j < n; j++) d[j] = s[one_by_one(at[j] + (at[j] >> 63 & size))];
                 else
-                    for (int64_t j = 0; j < inner; j++) d[j] = s[one_by_one(at[j])];
+                    for (int64_t j = 0; j < n; j++) d[j] = s[one_by_one(at[j])];
             } else {
-                for (int64_t j = 0; j < inner; j++) d[j] = s[one_by_one(from_end(at[j * is]) * along + j * ss)];
+                for (int64_t j = 0; j < n; j++) d[j] = s[one_by_one(from_end(at[j * is]) * along + j * ss)];
             }
+        };
+        each_row(sizes, ndim, -1, packed, placed, index_strides, [&](int64_t o, int64_t i, int64_t x) {
+            const int64_t length = is ? checked_block : inner;
+            for (int64_t j = 0; j < inner; j += length)
+                part(static_cast<T*>(out) + o + j, static_cast<const T*>(in) + i + j * ss, index + x + j * is, least(length, inner - j));
         });
     });
+    return good;
 }
 
 void scatter(Scatter how, void* out, DType dtype, const int64_t* out_strides, const int64_t* index, const int64_t* index_strides,

@@ -118,7 +118,7 @@ void put_one(void* out, const int64_t* index, int64_t size, int64_t stride, bool
                 values, s);
 }
 
-void gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes,
+bool gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes,
             int ndim, int dim, int64_t item, int64_t size, bool wrap, const char* name) {
     Shape s;
     int64_t n = 1;
@@ -129,6 +129,7 @@ void gather(void* out, const void* in, const int64_t* in_strides, const int64_t*
     if (n)
         launch_with(sized<3>("gather", item), {unsigned((n + 1023) / 1024)}, {256}, 0, out, in, index, n, in_strides[dim], size, int(wrap),
                     name, report_cell(), s);
+    return true;
 }
 
 void triangle(void* out, const void* in, int64_t batch, int64_t rows, int64_t columns, int64_t diagonal, bool upper, int64_t item) {

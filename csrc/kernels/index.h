@@ -38,8 +38,8 @@ struct IndexKernels {
                 int64_t value_step, const int64_t* value_strides, int64_t span);
 
     // out[i] = in[i with coordinate dim replaced by index[i]]; out is contiguous with the shape of index. `size`: of in
-    // along dim, from whose end negative indices count with `wrap`.
-    void (*gather)(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides,
+    // along dim, from whose end negative indices count with `wrap`. False if an index is out of range, on the CPU; nothing is read there.
+    bool (*gather)(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides,
                    const int64_t* sizes, int ndim, int dim, int64_t item, int64_t size, bool wrap, const char* name);
 
     // out[i with coordinate dim replaced by index[i]] combines with values[i].

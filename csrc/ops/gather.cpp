@@ -77,7 +77,7 @@ static void check_same_dtype(const char* name, const Tensor& self, const Tensor&
 
 // --- gather and scatter --------------------------------------------------------------------------------------------
 
-static void check_gather(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, bool wrap = false) {
+static void check_shapes(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
     const int64_t n = std::max<int64_t>(x.dim(), 1);
     if (index.numel() == 0) return;
     if (std::max<int64_t>(index.dim(), 1) != n)
@@ -94,7 +94,10 @@ static void check_gather(const char* name, const Tensor& x, int64_t dim, const T
             throw RuntimeError(name, "(): Size does not match at dimension ", i, " expected index ", index.sizes(),
                                " to be no larger than src ", source.sizes());
     }
-    check_range(index, x.dim() ? x.size(dim) : 1, dim, wrap, name);
+}
+static void check_gather(const char* name, const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source) {
+    check_shapes(name, x, dim, index, source);
+    check_range(index, x.dim() ? x.size(dim) : 1, dim, false, name);
 }
 
 // A 0-dim tensor indexed as one of one dimension.
@@ -102,12 +105,16 @@ static Tensor at_least_1d(const Tensor& t) { return t.dim() ? t : alias(t, Layou
 
 static Tensor gather_values(const Tensor& x, int64_t dim, const Tensor& index, bool wrap) {
     Tensor y = empty(index.sizes(), x.dtype());
-    if (index.numel() > 0) {
-        const Tensor from = at_least_1d(x), at = at_least_1d(index);
+    if (index.numel() == 0) return y;
+    const Tensor from = at_least_1d(x), at = at_least_1d(index);
+    bool good;
+    {
         Unlocked unlocked(y.numel());
-        kernels::index().gather(y.device_data(), from.device_data(), from.strides().data(), at.device_data<int64_t>(), at.strides().data(),
-                                at.sizes().data(), int(at.dim()), int(dim), x.item_size(), from.size(dim), wrap, "gather");
+        good = kernels::index().gather(y.device_data(), from.device_data(), from.strides().data(), at.device_data<int64_t>(),
+                                       at.strides().data(), at.sizes().data(), int(at.dim()), int(dim), x.item_size(), from.size(dim), wrap,
+                                       "gather");
     }
+    if (!good) check_range(index, from.size(dim), dim, wrap, "gather");  // tells which
     return y;
 }
 
@@ -116,7 +123,7 @@ static Tensor scatter_sum(const Tensor& x, int64_t dim, const Tensor& given, con
 Tensor gather(const Tensor& x, int64_t dim, const Tensor& given) {
     dim = wrap_dim(dim, x.dim());
     const Tensor index = as_index(given, "gather");
-    check_gather("gather", x, dim, index, Tensor());
+    check_shapes("gather", x, dim, index, Tensor());
     Tensor y = gather_values(x, dim, index, false);
     if (needs_grad(x))
         record(y, "GatherBackward0", {x}, {index}, [sizes = x.sizes(), dim](Backward& bw) {
@@ -553,7 +560,7 @@ static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::option
     }
     if (!needs_grad(x) && x.dim() && indices.dtype() == DType::i64) {
         const Tensor from = expand(x, xs), index = expand(indices, is);
-        check_gather("gather", from, dim, index, Tensor(), true);
+        check_shapes("gather", from, dim, index, Tensor());
         return gather_values(from, dim, index, true);
     }
     const auto first_out_of_range = kernels::index().first_out_of_range;

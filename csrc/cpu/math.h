@@ -558,7 +558,7 @@ template <class T> WISP_INLINE std::complex<T> log1p(std::complex<T> z) {
 template <class T> WISP_INLINE std::complex<T> expm1(std::complex<T> z) {
     const T grown = expm1(z.real()), half = sin(z.imag() / T(2));
     const T cosine_less_one = T(-2) * half * half;
-    return {grown + (grown + T(1)) * cosine_less_one, (grown + T(1)) * sin(z.imag())};
+    return {grown * cos(z.imag()) + cosine_less_one, (grown + T(1)) * sin(z.imag())};
 }
 
 }  // namespace

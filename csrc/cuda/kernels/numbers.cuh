@@ -170,7 +170,7 @@ template <class T> WISP_INLINE Z<T> log1p(Z<T> z) {
 template <class T> WISP_INLINE Z<T> expm1(Z<T> z) {
     const T grown = expm1(z.re), half = sin(z.im / T(2));
     const T cosine_less_one = T(-2) * half * half;
-    return {grown + (grown + T(1)) * cosine_less_one, (grown + T(1)) * sin(z.im)};
+    return {grown * cos(z.im) + cosine_less_one, (grown + T(1)) * sin(z.im)};
 }
 
 }  // namespace

@@ -143,3 +143,10 @@ def test_frexp_at_the_ends_of_the_range():
         mantissa, exponent = wisp.frexp(x)
         expected = [math.frexp(v) for v in x.double().tolist()]
         assert list(zip(mantissa.double().tolist(), exponent.tolist())) == expected
+
+
+def test_complex_exponentials_less_one():
+    for dtype in (wisp.complex64, wisp.complex128):
+        y = wisp.expm1(wisp.tensor([1000 + 0j, 1000 + 1j, 1000 + 2j, -1000 + 1j, 1e-9 + 1e-9j, 2 + 1.5707963j], dtype=dtype))
+        same(y.real.tolist(), [INF, INF, -INF, -1, 1e-9, -1])
+        same(y.imag.tolist()[1:], [INF, INF, 0, 1e-9, math.exp(2)])

@@ -187,17 +187,32 @@ Compiled compile(const std::string& file, const std::string& instance, int arch,
 
 struct Kernel {
     std::string file, instance, title;
+    bool early = false;        // see send_launch
     Handle function[64] = {};  // by device
     unsigned shared[64] = {};  // dynamic shared memory that was asked for
 };
 
 static std::unordered_map<std::string, Kernel> kernels;
 
+// Whether a kernel's text says so.
+static bool begins_early(const std::string& file, const std::string& instance) {
+    constexpr const char* says = "begin_early();";
+    if (is_written(instance)) return instance.find(says) != std::string::npos;
+    const std::string name = " " + instance.substr(0, instance.find('<')) + "(";
+    for (const Source& s : sources()) {
+        if (file != s.name) continue;
+        const size_t at = s.text.find(name);
+        return at != std::string::npos && s.text.find(says, at) < s.text.find("__global__", at);
+    }
+    return false;
+}
+
 Kernel* find_kernel(const char* file, const std::string& instance) {
     Kernel& k = kernels[instance];
     if (k.instance.empty()) {
         k.file = file;
         k.instance = instance;
+        k.early = begins_early(k.file, instance);
         k.title = is_written(instance) ? "program:" + instance.substr(2, instance.find(" */") - 2) : instance;
     }
     return &k;
@@ -230,6 +245,14 @@ KeptLaunch last_kept(const Kernel* kernel) {
     return f ? last_kept(f, current_stream()) : KeptLaunch{};
 }
 
+Result send_launch(Handle function, Grid grid, Grid block, unsigned shared, bool early, Handle stream, void** arguments) {
+    const Driver& d = driver();
+    if (!early) return d.launch(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, stream, arguments, nullptr);
+    LaunchAttribute attribute;
+    const LaunchConfig config{grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, stream, &attribute, 1};
+    return d.launch_early(&config, function, arguments, nullptr);
+}
+
 void launch(Kernel* kernel, Grid grid, Grid block, unsigned shared, void** arguments, const uint32_t* sizes, int count) {
     const bool keep = keeps_now();
     if (!keep) before_work();
@@ -243,9 +266,10 @@ void launch(Kernel* kernel, Grid grid, Grid block, unsigned shared, void** argum
         check(driver().function_attribute(f, 8, int(shared)), "asking for shared memory");
         kernel->shared[index] = shared;
     }
-    if (keep) return keep_launch(kernel->title.c_str(), f, grid, block, shared, stream, arguments, sizes, count);
+    const bool early = kernel->early && device_info(index).major >= 9;
+    if (keep) return keep_launch(kernel->title.c_str(), f, grid, block, shared, early, stream, arguments, sizes, count);
     Timed timed(kernel->title.c_str());
-    const Result r = driver().launch(f, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared, stream, arguments, nullptr);
+    const Result r = send_launch(f, grid, block, shared, early, stream, arguments);
     if (r != 0) [[unlikely]]
         check(r, kernel->title.c_str());
 }

@@ -21,6 +21,20 @@ struct KernelNode {
     Handle kernel = nullptr, context = nullptr;  // the current context
 };
 
+// CUlaunchConfig with one attribute, which lets a kernel begin before the one in front of it has ended.
+struct LaunchAttribute {
+    int id = 6;  // programmatic stream serialization
+    int padding = 0;
+    int allowed = 1;
+    char rest[60] = {};
+};
+struct LaunchConfig {
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared;
+    Handle stream;
+    LaunchAttribute* attributes;
+    unsigned count;
+};
+
 // X(return type, name in the table, symbol, parameters)
 #define WISP_DRIVER(X)                                                                                                      \
     X(init, cuInit, (unsigned flags))                                                                                       \
@@ -70,6 +84,7 @@ struct KernelNode {
     X(function_attribute, cuFuncSetAttribute, (Handle, int attribute, int value))                                           \
     X(launch, cuLaunchKernel,                                                                                               \
       (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned shared, Handle stream, void**, void**)) \
+    X(launch_early, cuLaunchKernelEx, (const LaunchConfig*, Handle, void**, void**))                                        \
     X(error_text, cuGetErrorString, (Result, const char**))                                                                 \
     X(error_name, cuGetErrorName, (Result, const char**))
 

@@ -51,7 +51,8 @@ bool few_rows_matmul(DType dtype, const GemmArgs& g) {
     p.parts[0] = {g.b, with_d ? g.d : nullptr, g.c, b_column, std::max(g.c_row, g.n), int32_t(g.n), 0};
     const int tall = g.m > 8, tiles = g.m > 4 ? 2 : 1;
     const unsigned blocks = unsigned((g.n + 8 * tiles - 1) / (8 * tiles));
-    const int warps = g.k >= 4096 || tiles == 2 ? 16 : 8;  // so many that most of the columns are under way at once
+    // Few blocks have more warps each, so that as much is under way.
+    const int warps = g.k >= 4096 || int(blocks) <= 2 * device_info(current_device().index).multiprocessors ? 16 : 8;
     static Instances<16> instances("cuda/kernels/few_rows.cuh");
     const bool half = dtype == DType::f16;
     Kernel* kernel = instances((half * 2 + (warps == 16)) * 4 + tall * 2 + (tiles == 2), [&] {

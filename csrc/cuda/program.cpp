@@ -357,7 +357,7 @@ private:
                                                    : " reduce";
         std::string t =
             str("/*", names, " */ namespace wisp {__global__ void __launch_bounds__(", threads_, ") program(const ProgramArguments<",
-                memories_, ", ", outputs_, ", ", numbers_, ", ", parameters_, ", ", dims_ + 1, ", ", bounds_, "> p) {");
+                memories_, ", ", outputs_, ", ", numbers_, ", ", parameters_, ", ", dims_ + 1, ", ", bounds_, "> p) {begin_early();");
         for (int i = 0; i < inputs; i++) {
             const char* type = type_text(p_.inputs[size_t(i)].dtype);
             if (places_[size_t(i)].is_number)

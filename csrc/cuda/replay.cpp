@@ -31,7 +31,8 @@ struct Record {
     const char* title = nullptr;
     Grid grid{}, block{};
     unsigned shared = 0;
-    uint32_t arguments = 0;  // how many
+    uint16_t arguments = 0;  // how many
+    uint16_t early = 0;      // see send_launch
     uint64_t bytes = 0;      // of the arguments, or of the data
 };
 
@@ -106,9 +107,7 @@ void send(const Work& w) {
     each(
         w,
         [&](const Record& r, void** arguments, int) {
-            const Result result = driver().launch(r.function, r.grid.x, r.grid.y, r.grid.z, r.block.x, r.block.y, r.block.z, r.shared,
-                                                  w.stream, arguments, nullptr);
-            check(result, r.title);
+            check(send_launch(r.function, r.grid, r.block, r.shared, r.early, w.stream, arguments), r.title);
         },
         [&](const Record& r, const void* data) { r.call(data, w.stream); });
 }
@@ -122,14 +121,14 @@ bool capture(Known& k, const Work& w) {
         each(
             w,
             [&](const Record& r, void** arguments, int) {
-                fine &= d.launch(r.function, r.grid.x, r.grid.y, r.grid.z, r.block.x, r.block.y, r.block.z, r.shared, w.stream, arguments,
-                                 nullptr) == 0;
+                fine &= send_launch(r.function, r.grid, r.block, r.shared, r.early, w.stream, arguments) == 0;
                 // What comes next in the stream depends on the node that was just made.
                 int status = 0;
                 unsigned long long id = 0;
                 const Handle* last = nullptr;
+                const void* edges = nullptr;
                 size_t count = 0;
-                fine &= d.stream_capture_info(w.stream, &status, &id, nullptr, &last, nullptr, &count) == 0 && count == 1;
+                fine &= d.stream_capture_info(w.stream, &status, &id, nullptr, &last, &edges, &count) == 0 && count == 1;
                 k.nodes.push_back(fine ? last[0] : nullptr);
             },
             [&](const Record& r, const void* data) { r.call(data, w.stream); });
@@ -205,13 +204,14 @@ void end_record(size_t from) {
 
 }  // namespace
 
-void keep_launch(const char* title, Handle function, Grid grid, Grid block, unsigned shared, Handle stream, void** arguments,
+void keep_launch(const char* title, Handle function, Grid grid, Grid block, unsigned shared, bool early, Handle stream, void** arguments,
                  const uint32_t* sizes, int count) {
     begin_record(stream);
     const size_t from = kept.records.size();
     kept.last_arguments = kept.arguments.size();
     Record r;
-    r.function = function, r.title = title, r.grid = grid, r.block = block, r.shared = shared, r.arguments = uint32_t(count);
+    r.function = function, r.title = title, r.grid = grid, r.block = block, r.shared = shared, r.arguments = uint16_t(count),
+    r.early = early;
     for (int i = 0; i < count; i++) {
         std::memcpy(kept.extend(kept.arguments, sizes[i]), arguments[i], sizes[i]);
         r.bytes += (sizes[i] + 15) / 16 * 16;

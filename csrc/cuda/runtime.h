@@ -175,8 +175,10 @@ inline bool keeps_now() { return keeps_work && may_keep(); }
 struct Grid {
     unsigned x = 1, y = 1, z = 1;
 };
-void keep_launch(const char* title, Handle function, Grid grid, Grid block, unsigned shared, Handle stream, void** arguments,
+void keep_launch(const char* title, Handle function, Grid grid, Grid block, unsigned shared, bool early, Handle stream, void** arguments,
                  const uint32_t* sizes, int count);
+// Sends a launch. early: the kernel itself waits for those before it (begin_early in kernels/base.cuh), and may begin before they have ended.
+Result send_launch(Handle function, Grid grid, Grid block, unsigned shared, bool early, Handle stream, void** arguments);
 // The launch that was kept last, if it is one of this kernel on the current stream, for work that can be added to it: its arguments may be
 // changed where they lie, its grid by widen_kept.
 struct KeptLaunch {

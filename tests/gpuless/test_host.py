@@ -305,6 +305,28 @@ with wisp.cuda.stream(wisp.cuda.Stream()):
 """
 
 
+# Kernels that wait for earlier work themselves are launched before it has ended, in graphs as well.
+EARLY = """
+import ctypes, os, wisp
+driver = ctypes.CDLL(os.path.join(os.environ["WISP_CUDA_PATH"], "libcuda.so.1"))
+def counts():
+    found = driver.fake_launches, driver.fake_early_launches
+    for f in found:
+        f.restype = ctypes.c_long
+    return [f() for f in found]
+def step(x):
+    for i in range(4):
+        x = (x * i).sin() @ w
+    return x.sum(-1)
+x, w = wisp.randn(512, 512).cuda(), wisp.randn(512, 512).cuda()
+for mode in (None, "reduce-overhead"):
+    before = counts()
+    wisp.compile(step, mode=mode)(x)
+    launches, early = (b - a for a, b in zip(before, counts()))
+    assert early == 5 <= launches, (launches, early)  # four programs and the sum, but not the products
+"""
+
+
 # What lies between two products is one program: the end of one, dropout, the residual, a norm, casts; and so are its gradients, with
 # those of weights and biases, which are sums of rows.
 FUSED = """
@@ -361,7 +383,7 @@ for i, (ours, theirs, expected) in enumerate(cases):
 
 
 @pytest.mark.parametrize(
-    "program", ["DEVICES", "MEMORY", "STREAMS", "FORKED", "TRAINING", "LIBRARIES", "LAUNCHES", "LISTS", "REPLAYS", "FUSED"]
+    "program", ["DEVICES", "MEMORY", "STREAMS", "FORKED", "TRAINING", "LIBRARIES", "LAUNCHES", "LISTS", "REPLAYS", "EARLY", "FUSED"]
 )
 def test_programs(stand_in, program):
     stand_in.run("-c", globals()[program])

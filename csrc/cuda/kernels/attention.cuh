@@ -343,6 +343,7 @@ WISP_INLINE void store_soft_rows(const Soft& x, const AttentionArguments& a, con
 
 template <class T, int D, int Rows, int Columns, int Halves, int Blocks, int Ahead, bool Overlap, bool Wide, int General, bool Aligned>
 __global__ void __launch_bounds__(Rows * 2 / Halves, Blocks) attention_forward(const __grid_constant__ AttentionArguments a) {
+    begin_early();
     using E = Engine<Wide>;
     using S = typename Parts<T>::Element;
     constexpr int threads = Rows * 2 / Halves, N = Columns / 8, parts = parts_of<T>;

@@ -60,6 +60,7 @@ __global__ void __launch_bounds__(256) attention_split(const __grid_constant__ P
 // A warp for each row: the pieces, 32 at most, weighted by how much of the sum of the weights is theirs.
 template <class T, class C> __global__ void __launch_bounds__(128)
     attention_join(const __grid_constant__ AttentionArguments a, int pieces, int64_t rows) {
+    begin_early();
     const int64_t row = int64_t(blockIdx.x) * 4 + threadIdx.x / 32;
     if (row >= rows) return;
     const int lane = threadIdx.x % 32, q = int(row % a.queries), h = int(row / a.queries % a.heads), b = int(row / a.queries / a.heads);
@@ -80,12 +81,21 @@ template <class T, class C> __global__ void __launch_bounds__(128)
     for (int c = lane; c - lane < a.value_width; c += 64) {  // two columns, so that more is under way
         const bool one = c < a.value_width, two = c + 32 < a.value_width;
         C sum = 0, next = 0;
-#pragma unroll 8
-        for (int p = 0; p < pieces; p++) {
-            const C w = __shfl_sync(0xffffffffu, weight, p);
-            const C* from = piece + p * rows * a.value_width + c;
-            if (one) sum += w * from[0];
-            if (two) next += w * from[32];
+#pragma unroll 2
+        for (int first = 0; first < pieces; first += 16) {
+            C x[16], y[16];
+#pragma unroll
+            for (int p = 0; p < 16; p++) {
+                const C* from = piece + (first + p) * rows * a.value_width + c;
+                x[p] = one && first + p < pieces ? from[0] : C(0);
+                y[p] = two && first + p < pieces ? from[32] : C(0);
+            }
+#pragma unroll
+            for (int p = 0; p < 16; p++) {
+                const C w = __shfl_sync(0xffffffffu, weight, first + p);
+                sum += w * x[p];
+                next += w * y[p];
+            }
         }
         if (one) to[c] = convert<T>(sum);
         if (two) to[c + 32] = convert<T>(next);

@@ -75,6 +75,15 @@ namespace wisp {
 
 enum class DType : uint8_t;  // of csrc/core/dtype.h: headers that both compile name it, kernels have types instead
 
+// What a kernel begins with that may be launched before the one in front of it has ended (send_launch in ../runtime.h): the next may
+// be, too, and nothing is read or written before all earlier work is done.
+WISP_INLINE void begin_early() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
 using c64 = std::complex<float>;
 using c128 = std::complex<double>;
 

@@ -16,8 +16,11 @@ WISP_INLINE uint4 load_once(const void* at) {
 // A block makes 8 * Tiles columns of C; its warps share out k in slices of 32, some of them at a time, and are added up in order. Of a
 // slice a thread has eight neighbours of a column of B and of rows of A: which index of k goes to which place of the tensor cores'
 // instruction does not matter, as long as it is the same for both. Tall: more than 8 rows.
-template <class T, int Tiles, int Warps, bool Tall> __global__ void __launch_bounds__(Warps * 32) few_rows(const FewRows p) {
-    constexpr int slices = Tiles == 1 ? 8 : 4, rows = Tall ? 16 : 8;
+//
+// What is loaded at a time is little enough for 32 warps to be on a processor: while one block adds up, others load.
+template <class T, int Tiles, int Warps, bool Tall> __global__ void __launch_bounds__(Warps * 32, 32 / Warps) few_rows(const FewRows p) {
+    begin_early();
+    constexpr int slices = Tiles == 1 ? 4 : 2, rows = Tall ? 16 : 8;
     __shared__ float sums_of[Warps][Tiles][rows][8];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, quarter = lane % 4, row = lane / 4;
     FewRowsPart part = p.parts[0];

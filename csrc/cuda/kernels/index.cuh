@@ -60,6 +60,7 @@ constexpr int ahead = 4;  // elements of a thread that are read before they are 
 template <int Bytes> __global__ void __launch_bounds__(256)
     take(void* out, int64_t out_step, const void* in, const int64_t* offsets, int64_t n, int64_t slice, const Divider by, int turned,
          const IndexShape s) {
+    begin_early();
     using T = Cell<Bytes>;
     const int64_t first = int64_t(blockIdx.x) * (256 * ahead) + threadIdx.x, inner = turned ? n : slice;
     T taken[ahead];
@@ -80,6 +81,7 @@ template <int Bytes> __global__ void __launch_bounds__(256)
 }
 
 template <int Bytes> __global__ void __launch_bounds__(256) take_elements(void* out, const void* in, const IndexList list, int64_t n) {
+    begin_early();
     using T = Cell<Bytes>;
     const int64_t first = int64_t(blockIdx.x) * (256 * ahead) + threadIdx.x;
     T taken[ahead];
@@ -167,6 +169,7 @@ template <int Bytes, int Item> __global__ void __launch_bounds__(256)
 template <int Bytes> __global__ void __launch_bounds__(256)
     put_one(void* out, const int64_t* index, int64_t size, int64_t stride, int wrap, unsigned long long name, Report* report, int64_t n,
             const void* values, const IndexShape s) {
+    begin_early();
     using T = Cell<Bytes>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x, at = *index;
     if (i >= n) return;
@@ -304,6 +307,7 @@ template <class T> __global__ void __launch_bounds__(256)
 }
 template <int Bytes> __global__ void __launch_bounds__(256)
     embedding_rows(const void* table, int64_t rows, const int64_t* index, void* out, int64_t n, int64_t cells) {
+    begin_early();
     using T = Cell<Bytes>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= n * cells) return;

@@ -64,6 +64,7 @@ template <> inline constexpr int size_of<Absent> = 0;
 template <class Row, int Which, class T, int V, int U, class Out, class A, class B = Absent, class C = Absent, class D = Absent,
           class E = Absent>
 __global__ void __launch_bounds__(256) pointwise_flat(const PointwiseArguments p) {
+    begin_early();
     const int64_t first = int64_t(blockIdx.x) * (256 * U) + threadIdx.x;
     const int64_t units = p.n / V;
 #pragma unroll
@@ -128,6 +129,7 @@ __global__ void __launch_bounds__(256) pointwise_list(const __grid_constant__ Po
 template <class Row, int Which, class T, int V, int U, class Out, class A, class B = Absent, class C = Absent, class D = Absent,
           class E = Absent>
 __global__ void __launch_bounds__(256) pointwise_strided(const PointwiseArguments p, const PointwiseShape shape) {
+    begin_early();
     const uint32_t first = blockIdx.x * (256 * U) + threadIdx.x;
     T values[U][V][5];
     int to[U];

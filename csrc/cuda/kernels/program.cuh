@@ -88,6 +88,7 @@ template <int V> WISP_INLINE unsigned kept_of_warp(uint64_t first, const kernels
 
 // The ends of sums of rows: 32 columns a block, four of them a thread, 128 threads along the parts; blockIdx.y says which sum.
 template <class T> __global__ void __launch_bounds__(1024) program_columns(const Columns columns, int parts, int n) {
+    begin_early();
     using C = compute<T>;
     __shared__ C sums[32][33];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, four = lane % 8 * 4, i = blockIdx.x * 32 + four;

@@ -234,6 +234,7 @@ template <class R, class Out> WISP_INLINE void deliver(const ReduceLaunch& p, in
 // blockDim.x threads share the elements of one result, blockDim.y results a block. V > 1: the reduced elements of a
 // result lie in runs whose lengths V divides.
 template <int K, class A, int N, class In, class Out, int V> __global__ void __launch_bounds__(512) reduce_rows(const ReduceLaunch p) {
+    begin_early();
     using R = Reducer<K, A, N>;
     using Acc = typename R::Acc;
     constexpr bool has_places = (K == k_max || K == k_min) && N == 0;
@@ -329,6 +330,7 @@ template <int K, class A, int N, class In, class Out, int V> __global__ void __l
 
 // Joins the partial results of the splits.
 template <int K, class A, int N, class Out> __global__ void __launch_bounds__(256) reduce_join(const ReduceLaunch p, const char* partial) {
+    begin_early();
     using R = Reducer<K, A, N>;
     const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (at >= p.outputs) return;

@@ -60,15 +60,18 @@ struct Shape {
     int64_t m, n, k, lda, ldb, ldc, ldd, batch, stride_a, stride_b, stride_c, stride_d;
     int32_t dtype, transpose_a, transpose_b, bias, alignment, device, fast, beta;
 };
+struct Algorithm {  // cublasLtMatmulHeuristicResult_t
+    uint64_t algorithm[8];
+    size_t workspace;
+    int state;
+    float waves;
+    int reserved[4];
+};
 struct ProductPlan {
+    Shape shape;
     Handle description, a, b, c, d;
-    struct {  // cublasLtMatmulHeuristicResult_t
-        uint64_t algorithm[8];
-        size_t workspace;
-        int state;
-        float waves;
-        int reserved[4];
-    } found;
+    Algorithm found;
+    bool chosen = false;  // among those that the library proposes: see choose_quickest
 };
 
 DataType data_type(DType d) {
@@ -89,7 +92,21 @@ Handle handle(int device) {
     return handles[device];
 }
 
-const ProductPlan& plan_for(const Shape& s) {
+// The algorithms that the library proposes, the most promising first.
+int propose(const ProductPlan& p, Algorithm* to, int count) {
+    const Lt& l = lt();
+    static Handle preference = nullptr;
+    if (!preference) must(l.preference(&preference), "choosing an algorithm");
+    const size_t workspace = workspace_bytes;
+    l.set_preference(preference, pref_max_workspace, &workspace, 8);
+    const uint32_t alignment = uint32_t(p.shape.alignment);
+    for (int which = pref_min_alignment_a; which <= pref_min_alignment_d; which++) l.set_preference(preference, which, &alignment, 4);
+    int found = 0;
+    must(l.heuristic(handle(p.shape.device), p.description, p.b, p.a, p.d, p.c, preference, count, to, &found), "choosing an algorithm");
+    return found;
+}
+
+ProductPlan& plan_for(const Shape& s) {
     static std::unordered_map<Shape, ProductPlan, HashBytes<Shape>, SameBytes<Shape>> plans;
     auto it = plans.find(s);
     if (it != plans.end()) return it->second;
@@ -99,6 +116,7 @@ const ProductPlan& plan_for(const Shape& s) {
     const ComputeType compute = wide ? compute_64f : s.fast ? compute_32f_fast_tf32 : compute_32f;
     const DataType scale = data_type(compute_dtype(dtype));
     ProductPlan p{};
+    p.shape = s;
     const Lt& l = lt();
     must(l.description(&p.description, compute, scale), "describing a product");
     // Its first operand is our B.
@@ -117,15 +135,7 @@ const ProductPlan& plan_for(const Shape& s) {
     layout(&p.a, s.transpose_a ? s.m : s.k, s.transpose_a ? s.k : s.m, s.lda, s.stride_a);
     layout(&p.c, s.n, s.m, s.ldc, s.stride_c);
     layout(&p.d, s.n, s.m, s.ldd, s.stride_d);
-    Handle preference;
-    must(l.preference(&preference), "choosing an algorithm");
-    const size_t workspace = workspace_bytes;
-    l.set_preference(preference, pref_max_workspace, &workspace, 8);
-    const uint32_t alignment = uint32_t(s.alignment);
-    for (int which = pref_min_alignment_a; which <= pref_min_alignment_d; which++) l.set_preference(preference, which, &alignment, 4);
-    int found = 0;
-    must(l.heuristic(handle(s.device), p.description, p.b, p.a, p.d, p.c, preference, 1, &p.found, &found), "choosing an algorithm");
-    if (found == 0)
+    if (propose(p, &p.found, 1) == 0)
         throw RuntimeError("cuBLASLt has no algorithm for a product of ", s.m, " x ", s.k, " and ", s.k, " x ", s.n, " in ",
                            name_of(dtype));
     return plans.emplace(s, p).first->second;
@@ -159,6 +169,79 @@ void call_library(const void* data, Handle stream) {
     must(lt().matmul(handle(t.device), p.description, alpha, t.b, p.b, t.a, p.a, beta, t.addend, p.d, t.c, p.c, p.found.algorithm,
                      t.workspace, p.found.workspace, stream),
          "a product");
+}
+
+// --- the quickest of several algorithms
+
+constexpr int most_proposals = 8;
+constexpr double worth_choosing = 4e9;  // operations
+
+// Milliseconds of a product, the least of some.
+float time_of(const ProductCall& t, const Algorithm& algorithm, void* c, const void* workspace, int times) {
+    const Driver& d = driver();
+    const Handle stream = current_stream();
+    static Handle from = nullptr, to = nullptr;
+    if (!from) d.event_create(&from, 0), d.event_create(&to, 0);
+    ProductPlan plan = *t.plan;
+    plan.found = algorithm;
+    ProductCall call = t;
+    call.plan = &plan, call.c = c, call.addend = c, call.workspace = const_cast<void*>(workspace);
+    float best = 1e30f, time = 0;
+    for (int round = 0; round < 3; round++) {
+        d.event_record(from, stream);
+        for (int i = 0; i < times; i++) call_library(&call, stream);
+        d.event_record(to, stream);
+        d.event_synchronize(to);
+        if (d.event_elapsed(&time, from, to) == 0) best = std::min(best, time / float(times));
+    }
+    return best;
+}
+
+// In compiled regions a large product is made by the quickest of those algorithms that give the same bits as the one which the library
+// proposes first. That is tried out on random numbers, so what is computed depends on no time.
+void choose_quickest(ProductPlan& p, const ProductCall& t) {
+    p.chosen = true;
+    const Shape& s = p.shape;
+    const DType dtype = DType(s.dtype);
+    Algorithm proposed[most_proposals];
+    const int count = propose(p, proposed, most_proposals);
+    if (count < 2) return;
+    try {
+        const int64_t a_count = (s.transpose_a ? s.k : s.m) * s.lda, b_count = (s.transpose_b ? s.n : s.k) * s.ldb, c_count = s.m * s.n;
+        const Scratch a(size_t(a_count) * 2), b(size_t(b_count) * 2), c(size_t(c_count) * 2), other(size_t(c_count) * 2),
+            workspace(workspace_bytes), differ(16);
+        static Instances<4> kernels("cuda/kernels/trial.cuh");
+        const unsigned blocks = 1024;
+        auto random = [&](const Scratch& to, int64_t n) {
+            const bool half = dtype == DType::f16;
+            launch_with(kernels(half, [&] { return str("trial_numbers<", type_text(dtype), ">"); }), {blocks}, {256}, 0, to.data(), n);
+        };
+        random(a, a_count), random(b, b_count);
+        ProductCall call = t;
+        call.a = a.data(), call.b = b.data(), call.bias = s.bias ? b.data() : nullptr;
+        const float first = time_of(call, proposed[0], c.data(), workspace.data(), 1);
+        const int times = std::clamp(int(0.2f / first), 1, 4);
+        float best = time_of(call, proposed[0], c.data(), workspace.data(), times) * 0.97f;
+        for (int i = 1; i < count; i++) {
+            const float time = time_of(call, proposed[i], other.data(), workspace.data(), times);
+            if (time >= best) continue;
+            int32_t found = 0;
+            fill_zero(differ.data(), 16);
+            launch_with(kernels(2, [&] { return std::string("trial_differs"); }), {blocks}, {256}, 0, c.data(), other.data(), c_count / 8,
+                        differ.data());
+            check(driver().copy_to_host(&found, Pointer(differ.data()), 4, current_stream()), "reading a result");
+            check(driver().stream_synchronize(current_stream()), "waiting for the GPU");
+            if (found) continue;
+            best = time;
+            p.found = proposed[i];
+        }
+    } catch (const DeviceOutOfMemory&) {}  // the first one, then
+}
+
+bool may_choose(const Shape& s) {
+    return noting && !s.beta && s.batch == 1 && item_size(DType(s.dtype)) == 2 && !is_complex(DType(s.dtype)) && s.ldc == s.n &&
+           s.m * s.n % 8 == 0 && 2.0 * double(s.m) * double(s.n) * double(s.k) >= worth_choosing && s.m * s.n <= (int64_t(1) << 29) &&
+           !keeps_work && !timing && !is_captured();
 }
 
 // One strided batch: the last batch dimension, if there is one.
@@ -201,20 +284,22 @@ void one(DType dtype, const GemmArgs& g, const char* a, const char* b, char* c, 
     }
     s.beta = with_d && !row_bias;
     s.alignment = int32_t(alignment_of({a, b, c, addend}));
-    const ProductPlan& p = plan_for(s);
+    ProductPlan& p = plan_for(s);
+    ProductCall call{&p,
+                     a,
+                     b,
+                     addend,
+                     row_bias ? d : nullptr,
+                     c,
+                     nullptr,
+                     {g.alpha, g.alpha_imag},
+                     {s.beta ? g.beta : 0, s.beta ? g.beta_imag : 0},
+                     device,
+                     dtype == DType::f64 || dtype == DType::c128};
+    if (!p.chosen && may_choose(s)) choose_quickest(p, call);
     const Scratch workspace(p.found.workspace);
-    call_or_keep(ProductCall{&p,
-                             a,
-                             b,
-                             addend,
-                             row_bias ? d : nullptr,
-                             c,
-                             workspace.data(),
-                             {g.alpha, g.alpha_imag},
-                             {s.beta ? g.beta : 0, s.beta ? g.beta_imag : 0},
-                             device,
-                             dtype == DType::f64 || dtype == DType::c128},
-                 call_library);
+    call.workspace = workspace.data();
+    call_or_keep(call, call_library);
 }
 
 void batches(DType dtype, const GemmArgs& g, int dim, const char* a, const char* b, char* c, const char* d) {

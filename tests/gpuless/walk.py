@@ -203,6 +203,8 @@ def fused():
                 return y.detach(), g
 
             yield "fused", wisp.compile(forward_and_back), [wisp.randn(128, 128).to(dtype)]
+            if wisp.finfo(dtype).bits == 16:
+                yield "large product", wisp.compile(wisp.matmul), [wisp.zeros(2048, 1024, dtype=dtype), wisp.zeros(1024, 1024, dtype=dtype)]
             yield "fused odd", wisp.compile(forward_and_back), [wisp.randn(77, 77).to(dtype)]
 
     def normed_images(x, layer=wisp.nn.Conv2d(16, 16, 3, padding=1, dtype=wisp.bfloat16)):

@@ -49,7 +49,7 @@ REASONS = (
         "operators",
         r"",
         "random values",
-        "the comparison ranks what draws give; of an element that takes one or two values that tells the last digit of Wisp's from PyTorch's",
+        "the comparison ranks draws; of an element that takes one or two values that tells the last digit of Wisp's from PyTorch's",
     ),
     (
         "operators",

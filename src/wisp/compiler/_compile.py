@@ -90,7 +90,8 @@ class OptimizedModule(Module):
     (['_orig_mod.weight', '_orig_mod.bias'], 3)
     """
 
-    _own = frozenset(("_orig_mod", "_noting", "_keeping", "forward", "__dict__", "__class__"))
+    _own = frozenset(("_orig_mod", "_noting", "_keeping", "forward", "dynamo_ctx", "__dict__", "__class__"))
+    dynamo_ctx = None  # by which libraries know a compiled module
 
     def __init__(self, mod, noting=True, keeping=False):
         super().__init__()

@@ -339,6 +339,7 @@ def test_compiled_modules():
     compiled = wisp.compile(model, mode="max-autotune", fullgraph=True, dynamic=True)
     assert isinstance(compiled, wisp._dynamo.OptimizedModule) and compiled._orig_mod is model and compiled[0] is model[0]
     assert list(compiled.state_dict()) == ["_orig_mod.0.weight", "_orig_mod.0.bias"] and len(compiled) == 2
+    assert hasattr(compiled, "dynamo_ctx") and not hasattr(model, "dynamo_ctx")
     x = wisp.randn(3, 4)
     assert wisp.equal(compiled(x), model(x)) and compiled.eval() is compiled and not model.training
     compiled.extra = 5

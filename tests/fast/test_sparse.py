@@ -595,3 +595,11 @@ def test_indices_from_the_end_are_selected():
     assert x.to_sparse().index_select(1, wisp.tensor([-1, 0])).to_dense().tolist() == [[2.0, 1.0], [0.0, 0.0]]
     with pytest.raises(IndexError, match="out of range"):
         x.to_sparse().index_select(1, wisp.tensor([-4]))
+
+
+def test_an_optimizer_of_a_sparse_parameter_drops_its_gradient():
+    parameter, other = wisp.eye(2).to_sparse().requires_grad_(), wisp.ones(2, requires_grad=True)
+    (wisp.sparse.sum(parameter) + other.sum()).backward()
+    assert parameter.grad is not None
+    wisp.optim.SGD([parameter, other], lr=0.1).zero_grad()
+    assert parameter.grad is None and other.grad is None

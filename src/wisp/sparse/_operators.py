@@ -627,3 +627,9 @@ def softmax(input, dim, dtype, log):
     shifted = values - largest
     total = values.new_zeros(shape).index_add(0, group, shifted.exp()).index_select(0, group)
     return input._with(shifted - total.log() if log else shifted.exp() / total)
+
+
+@_operator("_clear_grads")
+def _clear_grads(params):
+    for parameter in params:
+        parameter.grad = None

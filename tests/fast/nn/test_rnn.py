@@ -161,3 +161,10 @@ def test_an_lstm_wants_a_pair():
     for state in (wisp.ones(1, 2, 4), (wisp.ones(1, 2, 4),)):
         with pytest.raises(RuntimeError, match=r"the state is a pair \(h, c\), each of size \[1, 2, 4\], got"):
             lstm(x, state)
+
+
+def test_the_list_of_weights_can_be_given():
+    layer, other = wisp.nn.GRU(2, 3), wisp.nn.GRU(2, 3)
+    layer._flat_weights = other._flat_weights
+    x = wisp.rand(4, 1, 2)
+    assert layer.weight_hh_l0 is other.weight_hh_l0 and wisp.equal(layer(x)[0], other(x)[0])

@@ -163,6 +163,12 @@ class RNNBase(Module):
     def _flat_weights(self):
         return [getattr(self, name) for name in self._flat_weights_names]
 
+    @_flat_weights.setter
+    def _flat_weights(self, weights):
+        for name, weight in zip(self._flat_weights_names, weights):
+            if weight is not getattr(self, name):
+                setattr(self, name, weight)
+
     def _weights_of(self, number):
         weights = dict(
             zip(

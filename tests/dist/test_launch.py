@@ -117,3 +117,8 @@ def test_every_door_is_known():
     doors = [r"create_server\(", r"\.listen\(", r"\.bind\(\(", r"http\.server", "socketserver", r"start_server\(", r"Listener\("]
     found = {str(path.relative_to(source)) for path in source.rglob("*.py") if re.search("|".join(doors), path.read_text(encoding="utf-8"))}
     assert found == {"distributed/_world.py", "distributed/stores.py", "distributed/run.py"}
+
+
+def test_the_parser_of_launches_has_torchruns_names():
+    options = vars(distributed_run.get_args_parser().parse_args(["--nproc-per-node", "2", "train.py", "--lr", "1"]))
+    assert options["training_script"] == "train.py" and options["training_script_args"] == ["--lr", "1"]

@@ -58,8 +58,8 @@ def get_args_parser():
         parser.add_argument("--" + name, "--" + name.replace("-", "_"), default=None, help=argparse.SUPPRESS)
     for name in ("run-path", "use-env"):
         parser.add_argument("--" + name, "--" + name.replace("-", "_"), action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("program", help="the script (or module, with -m); `import torch` means Wisp in it")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    parser.add_argument("training_script", metavar="program", help="the script (or module, with -m); `import torch` means Wisp in it")
+    parser.add_argument("training_script_args", metavar="arguments", nargs=argparse.REMAINDER, help="its arguments")
     return parser
 
 
@@ -179,9 +179,8 @@ class _Launch:
 
     def command(self):
         options = self.options
-        if options.no_python:
-            return [options.program, *options.arguments]
-        return [sys.executable, "-m", "wisp.run", *(["-m"] if options.module else []), options.program, *options.arguments]
+        program = [options.training_script, *options.training_script_args]
+        return program if options.no_python else [sys.executable, "-m", "wisp.run", *(["-m"] if options.module else []), *program]
 
     def pass_on(self, stream, target, local):
         """Each line of a process, with its rank before it."""

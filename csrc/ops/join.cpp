@@ -301,7 +301,8 @@ static Tensor repeat(const Tensor& x, const Dims& times) {
     Dims apart, spread, sizes;  // [1, n] -> [times, n] -> times * n, for each dimension
     for (int64_t i = 0; i < times.size(); i++) {
         const int64_t n = i < extra ? 1 : x.size(i - extra);
-        if (times[i] < 0) throw RuntimeError("Trying to create tensor with negative dimension ", wisp::times(times[i], n), ": repeat ", times);
+        if (times[i] < 0)
+            throw RuntimeError("Trying to create tensor with negative dimension ", wisp::times(times[i], n), ": repeat ", times);
         apart.push_back(1);
         apart.push_back(n);
         spread.push_back(times[i]);

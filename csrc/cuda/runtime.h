@@ -177,7 +177,8 @@ struct Grid {
 };
 void keep_launch(const char* title, Handle function, Grid grid, Grid block, unsigned shared, bool early, Handle stream, void** arguments,
                  const uint32_t* sizes, int count);
-// Sends a launch. early: the kernel itself waits for those before it (begin_early in kernels/base.cuh), and may begin before they have ended.
+// Sends a launch. early: the kernel may begin before those in front of it have ended, and waits for them itself (begin_early in
+// kernels/base.cuh).
 Result send_launch(Handle function, Grid grid, Grid block, unsigned shared, bool early, Handle stream, void** arguments);
 // The launch that was kept last, if it is one of this kernel on the current stream, for work that can be added to it: its arguments may be
 // changed where they lie, its grid by widen_kept.

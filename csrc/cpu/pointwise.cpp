@@ -254,7 +254,7 @@ void run_blocks(BlockPlan& p, const Dims& sizes, int64_t numel, bool constants) 
     bool in_place = true, bands = p.outer > 0 && p.inner >= 16;  // in place: nothing goes through a block
     for (int k = 0; k < count; k++) {
         in_place &= used_as_is(k);
-        bands &= used_as_is(k) || is_transposed(p, k);
+        bands = bands && (used_as_is(k) || is_transposed(p, k));
     }
     bands &= !in_place;
     p.piece = in_place ? direct_block : block_length;

@@ -5,6 +5,7 @@ one of the errors that `load` documents. The tests use it, and so does `tools/fu
 """
 
 import argparse
+import codecs
 import io
 import math
 import pickle
@@ -227,6 +228,7 @@ def load_mangled(content):
         sys.addaudithook(_audit)
         _hooked.append(_audit)
     wisp.nn, wisp.sparse, wisp.storage  # noqa: B018 loaded now: that Wisp imports its own parts late is not the file's doing
+    codecs.lookup("cp437")  # nor that zipfile, for names of no other encoding, imports this one
     for weights_only in (True, False):
         _events.clear()
         _watching = True
@@ -263,7 +265,7 @@ def _use(value):
         seen.add(id(item))
         if isinstance(item, wisp.Tensor):
             if item.layout is not wisp.strided:
-                todo += [item.values(), item._indices() if item.layout is wisp.sparse_coo else item.crow_indices()]
+                todo += [item._values(), item._indices()] if item.layout is wisp.sparse_coo else [item.values(), item.crow_indices()]
             elif math.prod(item.shape) < 1_000_000:
                 item.detach().clone()
         elif isinstance(item, dict):

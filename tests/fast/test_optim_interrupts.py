@@ -16,8 +16,8 @@ OPTIMIZERS = {
 SETTINGS = {"SGD": {"momentum": 0.9}, "RMSprop": {"momentum": 0.9, "centered": True}, "Adam": {"amsgrad": True}, "LBFGS": {"max_iter": 3}}
 
 
-def setup(name):
-    parameters = [wisp.nn.Parameter(wisp.tensor([[0.5, -1.0], [2.0, 1.5]])) for _ in range(2)]
+def setup(name, count=2):
+    parameters = [wisp.nn.Parameter(wisp.tensor([[0.5, -1.0], [2.0, 1.5]])) for _ in range(count)]
     optimizer = OPTIMIZERS[name](parameters, lr=0.01, **SETTINGS.get(name, {}))
 
     def closure():
@@ -73,3 +73,32 @@ def test_the_next_step_works(name):
             break
         line += 1
     assert line > 5
+
+
+@pytest.mark.parametrize("name", ["Adam", "NAdam", "RMSprop", "SGD"])
+def test_a_group_that_is_stepped_in_parts(name):
+    """More than 1,024 parameters: some may have made the step and others not, but each has all of its state or none, and counts its own."""
+    parameters, optimizer, closure = setup(name, 1030)
+    lines = 0
+
+    def count(frame, event, _):
+        nonlocal lines
+        lines += event == "line"
+        return count if frame.f_code.co_filename.startswith(HOME) else None
+
+    sys.settrace(count)
+    try:
+        optimizer.step(closure)
+    finally:
+        sys.settrace(None)
+    wanted = {frozenset(state) for state in optimizer.state.values()}
+    for line in range(0, lines, lines // 12):
+        parameters, optimizer, closure = setup(name, 1030)
+        assert interrupted(lambda: optimizer.step(closure), line)
+        assert {frozenset(state) for state in optimizer.state.values() if state} <= wanted
+        optimizer.step(closure)
+        assert {frozenset(state) for state in optimizer.state.values()} == wanted
+        first, last = parameters[0], parameters[-1]
+        steps = [optimizer.state[p].get("step", wisp.tensor(1.0)).item() for p in (first, last)]
+        assert steps[0] in (1, 2) and steps[1] in (1, 2)
+        assert all(p.isfinite().all() for p in parameters)

@@ -5,6 +5,7 @@ It asserts little (the other tests do) and touches much: odd sizes around vector
 """
 
 import gc
+import random
 import threading
 
 import numpy as np
@@ -75,6 +76,24 @@ def test_products(m, k, n):
         a @ b, a.t().contiguous().t() @ b, a @ b.t().contiguous().t(), wisp.ones(3, m, k).to(dtype) @ b
     a, b = wisp.randn(m, k, requires_grad=True), wisp.randn(n, k, requires_grad=True)
     F.linear(a, b, wisp.randn(n, requires_grad=True)).sum().backward()
+
+
+@pytest.mark.parametrize("dtype", INTEGERS[:-1] + FLOATS)
+def test_products_end_where_their_operands_do(dtype):
+    """Blocks are packed in whole tiles: rows and columns of the last one that are not there must not be read, however the operand lies."""
+
+    def lying(rows, columns, way):
+        """A matrix whose last element is the last of its memory; what lies behind is poisoned."""
+        x = wisp.ones(columns, rows).t() if way % 2 else wisp.ones(rows, columns)
+        x = x.to(dtype)
+        return x if way < 2 else wisp.ones(rows + 1, columns).to(dtype)[1:] if way == 2 else x[:, :1].expand(rows, columns)
+
+    r = random.Random(str(dtype))
+    for _ in range(60):
+        m, k, n = (r.choice([1, 2, 3, 7, 8, 9, 15, 17, 31, 33, 47, 65, 96, 130, 257]) for _ in range(3))
+        a, b = lying(m, k, r.randrange(4)), lying(k, n, r.randrange(4))
+        a @ b, a @ b[:, 0], wisp.tensordot(a, b, 1), wisp.tensordot(a.t(), b, ([0], [0])), wisp.tensordot(a, b.t(), ([1], [1]))
+        wisp.tensordot(lying(m, k * 2, r.randrange(3)).reshape(m, k, 2), lying(k, 2, r.randrange(3)), ([1, 2], [0, 1]))
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,8 @@ def test_variance_of_large_and_small_numbers():
 def test_slopes_at_corners():
     same(gradient(wisp.logit, [-1.0, 0.0, 0.5, 1.0, 2.0]), [NAN, INF, 4, INF, NAN])
     same(gradient(lambda t: wisp.logit(t, 0.1), [-1.0, 0.5, NAN]), [0, 4, NAN])
-    assert gradient(F.hardswish, [-3.0, 3.0, -4.0, 4.0, 0.0]) == [0, 1, 0, 1, 0.5]
+    assert gradient(F.hardswish, [-3.0, 3.0, -4.0, 4.0, 0.0, NAN]) == [0, 1, 0, 1, 0.5, 1]
+    same(F.hardswish(wisp.tensor([NAN, -INF, INF, 1.0])).tolist(), [NAN, NAN, INF, 2 / 3])
     assert gradient(wisp.relu, [NAN, 0.0, 1.0]) == [1, 0, 1]
     assert gradient(F.hardtanh, [NAN, -1.0, 1.0, 0.5]) == [1, 0, 0, 1]
     assert gradient(lambda t: t.pow(0), [0.0, 1.0]) == [0, 0]
@@ -134,6 +135,19 @@ def test_norms_of_one_element_and_distances_of_nan():
     nan, x = float("nan"), wisp.tensor([[1.0, 2.0, 3.0]])
     assert wisp.cdist(wisp.tensor([[nan, 2.0, 0.0]]), x, p=0.0).isnan().all()
     assert wisp.cdist(wisp.tensor([[1e-45, 2.0, float("inf")]]), x, p=0.0).item() == 2
+
+
+@pytest.mark.parametrize("length", [3, 100])
+def test_norms_of_negative_order(length):
+    """One zero is all of the norm, and nothing has a slope there."""
+    more = [INF] * (length - 3)  # add nothing to a sum of inverses
+    rows = [[1.0, 2.0, 0.0], [1.0, 4.0, 2.0], [1e-30, 1e30, 3.0], [1e20, 1e20, 1e20]]
+    x = wisp.tensor([row + more for row in rows], requires_grad=True)
+    norms = wisp.linalg.vector_norm(x, -1, dim=1)
+    same(norms.tolist(), [0, 1 / 1.75, 1e-30, 1e20 / 3])
+    norms[:2].sum().backward()
+    same(x.grad[:2, :3].flatten().tolist(), [0, 0, 0, *((1 / 1.75 / v) ** 2 for v in rows[1])])
+    same(wisp.linalg.vector_norm(x.detach(), -2, dim=1)[:2].tolist(), [0, 1.3125**-0.5])
 
 
 def test_frexp_at_the_ends_of_the_range():

@@ -11,9 +11,9 @@
 namespace wisp {
 namespace {
 
-Tensor with(Pointwise op, const Tensor& x, const Scalar& p0, const Scalar& p1 = {}, const Scalar& p2 = {}) {
+Tensor with(Pointwise op, const Tensor& x, const Scalar& p0, const Scalar& p1 = {}, const Scalar& p2 = {}, Out out = {}) {
     const Params params = params_of(p0, p1, p2);
-    return pointwise(op, x, {}, {}, &params);
+    return pointwise_into(out, op, x, {}, {}, &params);
 }
 Tensor with_(Pointwise op, const Tensor& x, const Scalar& p0, const Scalar& p1 = {}, const Scalar& p2 = {}) {
     const Params params = params_of(p0, p1, p2);
@@ -40,18 +40,18 @@ void old_order(const char* name) {
     warn(str("This overload of ", name, " is deprecated: the factor in front; pass it by name, behind the tensors."));
 }
 
-template <bool in_place> Tensor add_or_sub(const Arg& a, const Arg& b, const Scalar& alpha, bool subtract) {
+template <bool in_place> Tensor add_or_sub(const Arg& a, const Arg& b, const Scalar& alpha, bool subtract, Out out = {}) {
     if (subtract) refuse_bool_subtraction(a, b);
     const Pointwise plain = subtract ? Pointwise::sub : Pointwise::add;
     if (alpha == 1.0) {
         if (alpha.is_bool() || alpha.is_floating() || alpha.is_complex()) check_alpha(subtract ? "sub" : "add", a, b, alpha);
-        return in_place ? pointwise_(plain, *a.tensor, b) : pointwise(plain, a, b);
+        return in_place ? pointwise_(plain, *a.tensor, b) : pointwise_into(out, plain, a, b);
     }
     check_alpha(subtract ? "sub" : "add", a, b, alpha);
     const Scalar negative = alpha.is_integral() ? Scalar(wrapped(alpha.to_int(), -1)) : -alpha;  // as elements: -2**63 stays
     const Params params = params_of(subtract ? negative : alpha);
     return in_place ? pointwise_(Pointwise::add_scaled, *a.tensor, b, {}, &params)
-                    : pointwise(Pointwise::add_scaled, a, b, {}, &params, subtract ? "SubBackward0" : nullptr);
+                    : pointwise_into(out, Pointwise::add_scaled, a, b, {}, &params, subtract ? "SubBackward0" : nullptr);
 }
 
 Pointwise rounded_division(const std::optional<std::string>& mode) {
@@ -61,26 +61,26 @@ Pointwise rounded_division(const std::optional<std::string>& mode) {
     throw RuntimeError("div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '", *mode, "'");
 }
 
-Tensor power_number(const Tensor& x, const Scalar& e) {
+Tensor power_number(const Tensor& x, const Scalar& e, Out out = {}) {
     if (is_integral(x.dtype()) && e.is_integral() && e.to_int() < 0)
         throw RuntimeError("Integers to negative integer powers are not allowed.");
     const DType d = result_type(x, e);
-    if (x.dtype() == DType::boolean && e.is_bool()) return pointwise(Pointwise::bitwise_or, x, logical_not(full_like(x, e)));
+    if (x.dtype() == DType::boolean && e.is_bool()) return pointwise_into(out, Pointwise::bitwise_or, x, logical_not(full_like(x, e)));
     Tensor base = d == x.dtype() ? x : to(x, d);
-    if (e == 2.0 && !needs_grad(base)) return pointwise(Pointwise::mul, base, base);
+    if (e == 2.0 && !needs_grad(base)) return pointwise_into(out, Pointwise::mul, base, base);
     const Params params = params_of(e);
-    return pointwise(Pointwise::pow_number, base, {}, {}, &params);
+    return pointwise_into(out, Pointwise::pow_number, base, {}, {}, &params);
 }
 
-Tensor power(const Arg& a, const Arg& b) {
-    if (a.tensor && !b.tensor) return power_number(*a.tensor, b.number);
+Tensor power(const Arg& a, const Arg& b, Out out) {
+    if (a.tensor && !b.tensor) return power_number(*a.tensor, b.number, out);
     if (!a.tensor && !b.tensor) throw TypeError("pow(): expected at least one Tensor");
     if (a.tensor && a.tensor->dtype() == DType::boolean && is_bool(b))
-        return pointwise(Pointwise::bitwise_or, *a.tensor, pointwise(Pointwise::logical_not, *b.tensor));
-    return pointwise(Pointwise::pow, a, b);
+        return pointwise_into(out, Pointwise::bitwise_or, *a.tensor, pointwise(Pointwise::logical_not, *b.tensor));
+    return pointwise_into(out, Pointwise::pow, a, b);
 }
 
-Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf) {
+Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<double> posinf, std::optional<double> neginf, Out out) {
     if (is_integral(x.dtype())) return clone(x);
     const double top = x.dtype() == DType::f64 || x.dtype() == DType::c128 ? 1.7976931348623157e308
                        : x.dtype() == DType::f16                           ? 65504.0
@@ -91,12 +91,12 @@ Tensor nan_to_num(const Tensor& x, std::optional<double> nan, std::optional<doub
         Tensor pairs = view_as_real(contiguous(x));
         return view_as_complex(with(Pointwise::nan_to_num, pairs, n, p, m));
     }
-    return with(Pointwise::nan_to_num, x, n, p, m);
+    return with(Pointwise::nan_to_num, x, n, p, m, out);
 }
 
-Tensor polygamma_of(int64_t n, const Tensor& x) {
+Tensor polygamma_of(int64_t n, const Tensor& x, Out out) {
     if (n < 0) throw RuntimeError("polygamma(n, x) does not support negative n.");
-    return n == 0 ? digamma(x) : polygamma(Scalar(n), x);
+    return n == 0 ? pointwise_into(out, Pointwise::digamma, x) : polygamma(Scalar(n), x, out);
 }
 
 static void check_lerp(const Tensor& x, const Tensor& end, const Arg& weight) {
@@ -124,14 +124,15 @@ static bool quick_lerp(const Tensor& x, const Tensor& end, const Params& params)
 
 const Operators operators = {
     {"add(Operand input, Operand other, *, Number alpha=1, Tensor? out=None)",
-     [](const Arg& a, const Arg& b, Scalar s) { return add_or_sub<false>(a, b, s, false); }, stored | function | method | elementwise,
+     [](const Arg& a, const Arg& b, Scalar s, Out out) { return add_or_sub<false>(a, b, s, false, out); },
+     stored | function | method | elementwise,
      R"(`input + alpha * other`, element by element, with broadcasting.
         >>> wisp.add(wisp.tensor([1, 2]), wisp.tensor([10, 20]), alpha=2)
         tensor([21, 42]))"},
     {"add_(Tensor input, Operand other, *, Number alpha=1)",
      [](const Tensor& a, const Arg& b, Scalar s) { return add_or_sub<true>(a, b, s, false); }, stored | method | elementwise},
     {"sub(Operand input, Operand other, *, Number alpha=1, Tensor? out=None)",
-     [](const Arg& a, const Arg& b, Scalar s) { return add_or_sub<false>(a, b, s, true); },
+     [](const Arg& a, const Arg& b, Scalar s, Out out) { return add_or_sub<false>(a, b, s, true, out); },
      stored | function | method | elementwise | also("subtract"),
      R"(`input - alpha * other`, element by element, with broadcasting.
         >>> wisp.sub(wisp.tensor([10, 20]), wisp.tensor([1, 2]))
@@ -149,7 +150,7 @@ const Operators operators = {
         >>> wisp.rsub(wisp.tensor([1, 2]), 10)
         tensor([9, 8]))"},
     {"div(Operand input, Operand other|value, *, str? rounding_mode=None, Tensor? out=None)",
-     [](const Arg& a, const Arg& b, std::optional<std::string> m) { return pointwise(rounded_division(m), a, b); },
+     [](const Arg& a, const Arg& b, std::optional<std::string> m, Out out) { return pointwise_into(out, rounded_division(m), a, b); },
      function | method | elementwise | also("divide true_divide"),
      R"(`input / other`, element by element; `rounding_mode` is None, "trunc" (towards zero) or "floor".
         >>> wisp.div(wisp.tensor([7, -7]), 2, rounding_mode="floor")
@@ -158,7 +159,7 @@ const Operators operators = {
      [](const Tensor& a, const Arg& b, std::optional<std::string> m) { return pointwise_(rounded_division(m), a, b); },
      method | elementwise | also("divide true_divide")},
     {"floor_divide(Operand input, Operand other|value, *, Tensor? out=None)",
-     [](const Arg& a, const Arg& b) { return pointwise(Pointwise::div_floor, a, b); }, function | method | elementwise,
+     [](const Arg& a, const Arg& b, Out out) { return pointwise_into(out, Pointwise::div_floor, a, b); }, function | method | elementwise,
      R"(The quotient, rounded down.
         >>> wisp.floor_divide(wisp.tensor([7, -7]), 2)
         tensor([ 3, -4]))"},
@@ -169,7 +170,7 @@ const Operators operators = {
         >>> wisp.pow(wisp.tensor([1.0, 2.0, 3.0]), 2)
         tensor([1., 4., 9.]))"},
     {"square(Tensor input, *, Tensor? out=None)",
-     [](const Tensor& x) { return square(x.dtype() == DType::boolean ? to(x, DType::i64) : x); },
+     [](const Tensor& x, Out out) { return pointwise_into(out, Pointwise::square, x.dtype() == DType::boolean ? to(x, DType::i64) : x); },
      everywhere | inplace_function | elementwise | keeps_zero,
      R"(Each element times itself.
         >>> wisp.square(wisp.tensor([2, 3]))
@@ -181,19 +182,19 @@ const Operators operators = {
          if (x.dtype() != d)
              throw RuntimeError("the base given to float_power_ has dtype ", x.dtype(), " but the operation's result requires dtype ", d);
          const Tensor before = clone(x);
-         assign_inplace(x, power(before, e), "float_power_");
+         assign_inplace(x, power(before, e, {}), "float_power_");
          return x;
      },
      method | elementwise},
     {"float_power(Operand input, Operand exponent, *, Tensor? out=None)",
-     [](const Arg& a, const Arg& b) {
+     [](const Arg& a, const Arg& b, Out out) {
          if (!a.tensor && !b.tensor) throw TypeError("float_power(): expected at least one Tensor");
          const bool complex = (a.tensor ? is_complex(a.tensor->dtype()) : a.number.is_complex()) ||
                               (b.tensor ? is_complex(b.tensor->dtype()) : b.number.is_complex());
          const DType d = complex ? DType::c128 : DType::f64;
          const Tensor x = a.tensor ? to(*a.tensor, d) : scalar_tensor(a.number, d);
-         if (!b.tensor) return power_number(x, b.number);
-         return pointwise(Pointwise::pow, x, to(*b.tensor, d));
+         if (!b.tensor) return power_number(x, b.number, out);
+         return pointwise_into(out, Pointwise::pow, x, to(*b.tensor, d));
      },
      complex_half | function | method | elementwise,
      R"(Each element to a power, computed in double precision.
@@ -205,8 +206,8 @@ const Operators operators = {
         >>> wisp.nan_to_num(wisp.tensor([1.0, wisp.nan, wisp.inf]), posinf=9.0)
         tensor([1., 0., 9.]))"},
     {"logit(Tensor input, float? eps=None, *, Tensor? out=None)",
-     [](const Tensor& x, std::optional<double> e) {
-         return e && *e >= 0 ? with(Pointwise::logit_clamped, x, Scalar(*e)) : pointwise(Pointwise::logit, x);
+     [](const Tensor& x, std::optional<double> e, Out out) {
+         return e && *e >= 0 ? with(Pointwise::logit_clamped, x, Scalar(*e), {}, {}, out) : pointwise_into(out, Pointwise::logit, x);
      },
      everywhere | inplace_function | elementwise,
      R"(`log(x / (1 - x))`, the inverse of `sigmoid`; with `eps`, elements are kept that far from 0 and 1.
@@ -220,11 +221,11 @@ const Operators operators = {
      R"(The n-th derivative of the digamma function.
         >>> wisp.special.polygamma(1, wisp.tensor([1.0]))
         tensor([1.6449]))"},
-    {"polygamma(Tensor input, int n)", [](const Tensor& x, int64_t n) { return polygamma_of(n, x); }, method | inplace},
+    {"polygamma(Tensor input, int n)", [](const Tensor& x, int64_t n, Out out) { return polygamma_of(n, x, out); }, method | inplace},
     {"addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1, Tensor? out=None)",
-     [](const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
+     [](const Tensor& x, const Tensor& a, const Tensor& b, Scalar v, Out out) {
          const Params params = params_of(v);
-         return pointwise(Pointwise::addcmul, x, a, b, &params);
+         return pointwise_into(out, Pointwise::addcmul, x, a, b, &params);
      },
      stored | function | method | elementwise | cuda_widest,
      R"(`input + value * tensor1 * tensor2`, element by element.
@@ -237,11 +238,11 @@ const Operators operators = {
      },
      stored | method | elementwise},
     {"addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Number value=1, Tensor? out=None)",
-     [](const Tensor& x, const Tensor& a, const Tensor& b, Scalar v) {
+     [](const Tensor& x, const Tensor& a, const Tensor& b, Scalar v, Out out) {
          if (is_integral(a.dtype()) && is_integral(b.dtype()))
              throw RuntimeError("Integer division with addcdiv is no longer supported: convert the tensors to floats, or use floor_divide");
          const Params params = params_of(v);
-         return pointwise(Pointwise::addcdiv, x, a, b, &params);
+         return pointwise_into(out, Pointwise::addcdiv, x, a, b, &params);
      },
      function | method | elementwise | cuda_widest,
      R"(`input + value * tensor1 / tensor2`, element by element.
@@ -297,11 +298,11 @@ const Operators operators = {
      },
      method},
     {"lerp(Tensor input, Tensor end, Operand weight, *, Tensor? out=None)",
-     [](const Tensor& x, const Tensor& end, const Arg& w) {
+     [](const Tensor& x, const Tensor& end, const Arg& w, Out out) {
          check_lerp(x, end, w);
-         if (w.tensor) return pointwise(Pointwise::lerp, x, end, *w.tensor);
+         if (w.tensor) return pointwise_into(out, Pointwise::lerp, x, end, *w.tensor);
          const Params params = params_of(w.number);
-         return pointwise(Pointwise::lerp_number, x, end, {}, &params);
+         return pointwise_into(out, Pointwise::lerp_number, x, end, {}, &params);
      },
      function | method | elementwise,
      R"(The point between `input` and `end` that `weight` says: 0 is the first, 1 the second.
@@ -374,7 +375,7 @@ const Operators operators = {
     {"nn.functional.relu(Tensor input, bool inplace=False)",
      [](const Tensor& x, bool i) { return i ? pointwise_(Pointwise::relu, x) : pointwise(Pointwise::relu, x); },
      function | elementwise | keeps_zero | onnx("Relu")},
-    {"selu(Tensor input)", [](const Tensor& x) { return activation(Pointwise::selu, x, false); },
+    {"selu(Tensor input)", [](const Tensor& x, Out out) { return pointwise_into(out, Pointwise::selu, x); },
      function | inplace_function | elementwise | onnx("Selu")},
     {"nn.functional.elu(Tensor input, float alpha=1.0, bool inplace=False)",
      [](const Tensor& x, double a, bool i) { return activation(Pointwise::elu, x, i, Scalar(a), Scalar(1), Scalar(1)); },
@@ -388,7 +389,8 @@ const Operators operators = {
          return activation(Pointwise::celu, x, i, Scalar(a));
      },
      function | elementwise},
-    {"celu(Tensor input, float alpha=1.0)", [](const Tensor& x, double a) { return activation(Pointwise::celu, x, false, Scalar(a)); },
+    {"celu(Tensor input, float alpha=1.0)",
+     [](const Tensor& x, double a, Out out) { return with(Pointwise::celu, x, Scalar(a), {}, {}, out); },
      function | inplace_function | elementwise,
      R"(`max(0, x) + min(0, alpha * (exp(x / alpha) - 1))`.
         >>> wisp.celu(wisp.tensor([-1.0, 1.0]))
@@ -403,11 +405,12 @@ const Operators operators = {
         >>> wisp.nn.functional.hardtanh(wisp.tensor([-2.0, 0.5, 2.0]))
         tensor([-1.0000,  0.5000,  1.0000]))"},
     {"threshold(Tensor input, Number threshold, Number value, *, Tensor? out=None)",
-     [](const Tensor& x, Scalar t, Scalar v) { return with(Pointwise::threshold, x, t, v); }, function | inplace_function | elementwise},
+     [](const Tensor& x, Scalar t, Scalar v, Out out) { return with(Pointwise::threshold, x, t, v, {}, out); },
+     function | inplace_function | elementwise},
     {"nn.functional.gelu(Tensor input, *, str approximate='none', Tensor? out=None)",
-     [](const Tensor& x, std::string a) {
+     [](const Tensor& x, std::string a, Out out) {
          if (a != "none" && a != "tanh") throw RuntimeError("approximate argument must be either none or tanh, got '", a, "'");
-         return pointwise(a == "tanh" ? Pointwise::gelu_tanh : Pointwise::gelu, x);
+         return pointwise_into(out, a == "tanh" ? Pointwise::gelu_tanh : Pointwise::gelu, x);
      },
      function | elementwise,
      R"(`x * Phi(x)` with the normal distribution's Phi, or its "tanh" approximation.
@@ -416,11 +419,11 @@ const Operators operators = {
     {"hardshrink(Tensor input, float lambd=0.5)", [](const Tensor& x, double l) { return with(Pointwise::hardshrink, x, Scalar(l)); },
      function | method | elementwise | keeps_zero},
     {"nn.functional.softshrink(Tensor input, float lambd=0.5, *, Tensor? out=None)",
-     [](const Tensor& x, double l) {
+     [](const Tensor& x, double l, Out out) {
          if (!(l >= 0))
              throw RuntimeError("lambda must be in range [0, largest number] of the input dtype ", type_name(x.dtype()), ", but found ", l,
                                 ".");
-         return with(Pointwise::softshrink, x, Scalar(l));
+         return with(Pointwise::softshrink, x, Scalar(l), {}, {}, out);
      },
      function | elementwise | keeps_zero,
      R"(Each element moved towards 0 by `lambd`, and 0 within it.

@@ -10,9 +10,9 @@ namespace {
 
 constexpr Facts all_forms = everywhere | inplace_function;
 
-Tensor row(Pointwise op, const Tensor& x, const Scalar& p0, const Scalar& p1 = {}, const char* node = nullptr) {
+Tensor row(Out out, Pointwise op, const Tensor& x, const Scalar& p0, const Scalar& p1 = {}, const char* node = nullptr) {
     const Params params = params_of(p0, p1);
-    return pointwise(op, x, {}, {}, &params, node);
+    return pointwise_into(out, op, x, {}, {}, &params, node);
 }
 
 // The nodes of clamp, clamp_min and clamp_max, for numbers and for tensors.
@@ -44,7 +44,7 @@ DType common_dtype(const Tensor& x, const Arg& low, const Arg& high) {
     return r;
 }
 
-Tensor clamp_to_tensors(const Tensor& x, const Arg& low, const Arg& high, const char* name) {
+Tensor clamp_to_tensors(const Tensor& x, const Arg& low, const Arg& high, const char* name, Out out) {
     Tensor y = x;
     const bool alike = (!low.tensor || low.tensor->dtype() == x.dtype()) && (!high.tensor || high.tensor->dtype() == x.dtype());
     {
@@ -53,8 +53,8 @@ Tensor clamp_to_tensors(const Tensor& x, const Arg& low, const Arg& high, const 
         const DType d = y.dtype();
         const auto with = [&](const Arg& bound) { return !alike && x.dim() && bound.tensor ? to(*bound.tensor, d) : Tensor(); };
         const Tensor least = with(low), most = with(high);
-        if (low.given) y = pointwise(Pointwise::maximum, y, least ? Arg(least) : low);
-        if (high.given) y = pointwise(Pointwise::minimum, y, most ? Arg(most) : high);
+        if (low.given) y = pointwise_into(high.given ? Out() : out, Pointwise::maximum, y, least ? Arg(least) : low);
+        if (high.given) y = pointwise_into(out, Pointwise::minimum, y, most ? Arg(most) : high);
     }
     const Tensor lo = bound(low), hi = bound(high);
     if (!needs_grad(x, lo, hi)) return y;
@@ -74,10 +74,10 @@ Tensor clamp_to_tensors(const Tensor& x, const Arg& low, const Arg& high, const 
 }
 
 // With numbers a missing bound is an infinite one.
-Tensor clamp(const Tensor& x, const Arg& low, const Arg& high, const Names& names) {
+Tensor clamp(const Tensor& x, const Arg& low, const Arg& high, const Names& names, Out out) {
     if (!low.given && !high.given) throw RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None");
     if (is_complex(x.dtype())) throw NotImplemented("clamp is not supported for complex types");
-    if (low.tensor || high.tensor) return clamp_to_tensors(x, low, high, names.tensors);
+    if (low.tensor || high.tensor) return clamp_to_tensors(x, low, high, names.tensors, out);
     if ((low.given && low.number.is_complex()) || (high.given && high.number.is_complex()))
         throw NotImplemented("clamp is not supported for complex types");
     DType d = x.dtype();
@@ -87,21 +87,21 @@ Tensor clamp(const Tensor& x, const Arg& low, const Arg& high, const Names& name
                  highest = is_integral(d) ? Scalar(int64_t(INT64_MAX)) : Scalar(Py_HUGE_VAL);
     const Scalar lo = low.given ? low.number : lowest, hi = high.given ? high.number : highest;
     const Tensor base = d == x.dtype() ? x : to(x, d);
-    if (low.given && high.given && lo.to_double() > hi.to_double()) return row(Pointwise::clamp, base, hi, hi, names.numbers);
+    if (low.given && high.given && lo.to_double() > hi.to_double()) return row(out, Pointwise::clamp, base, hi, hi, names.numbers);
     if ((low.given && lo.is_floating() && lo.to_double() != lo.to_double()) ||
         (high.given && hi.is_floating() && hi.to_double() != hi.to_double()))
-        return base + Scalar(Py_NAN);
-    return row(Pointwise::clamp, base, lo, hi, names.numbers);
+        return pointwise_into(out, Pointwise::add, base, Scalar(Py_NAN));
+    return row(out, Pointwise::clamp, base, lo, hi, names.numbers);
 }
-Tensor clamp_both(const Tensor& x, const Arg& low, const Arg& high) { return clamp(x, low, high, clamp_names); }
+Tensor clamp_both(const Tensor& x, const Arg& low, const Arg& high, Out out) { return clamp(x, low, high, clamp_names, out); }
 
-Tensor round_to(const Tensor& x, int64_t decimals) {
+Tensor round_to(const Tensor& x, int64_t decimals, Out out) {
     if (is_integral(x.dtype())) {
-        if (decimals == 0) return pointwise(Pointwise::round, x);
+        if (decimals == 0) return pointwise_into(out, Pointwise::round, x);
         throw RuntimeError("\"round_cpu\" not implemented for '", type_name(x.dtype()), "' with decimals");
     }
     const double scale = std::pow(10.0, std::abs(double(decimals)));
-    if (decimals >= 0) return row(Pointwise::round_decimals, x, Scalar(scale));
+    if (decimals >= 0) return row(out, Pointwise::round_decimals, x, Scalar(scale));
     return whole("RoundBackward1", {x}, [&] { return pointwise(Pointwise::round, x / Scalar(scale)) * Scalar(scale); });
 }
 
@@ -114,17 +114,17 @@ const Operators operators = {
      R"(The same as `clamp`.
         >>> wisp.clip(wisp.tensor([-2, 5]), 0, 3)
         tensor([0, 3]))"},
-    {"clamp_min(Tensor input, Operand min, *, Tensor? out=None)", [](const Tensor& x, const Arg& m) { return clamp(x, m, {}, min_names); },
-     all_forms | elementwise,
+    {"clamp_min(Tensor input, Operand min, *, Tensor? out=None)",
+     [](const Tensor& x, const Arg& m, Out out) { return clamp(x, m, {}, min_names, out); }, all_forms | elementwise,
      R"(Each element, but at least `min`.
         >>> wisp.clamp_min(wisp.tensor([1, 5]), 3)
         tensor([3, 5]))"},
-    {"clamp_max(Tensor input, Operand max, *, Tensor? out=None)", [](const Tensor& x, const Arg& m) { return clamp(x, {}, m, max_names); },
-     all_forms | elementwise,
+    {"clamp_max(Tensor input, Operand max, *, Tensor? out=None)",
+     [](const Tensor& x, const Arg& m, Out out) { return clamp(x, {}, m, max_names, out); }, all_forms | elementwise,
      R"(Each element, but at most `max`.
         >>> wisp.clamp_max(wisp.tensor([1, 5]), 3)
         tensor([1, 3]))"},
-    {"round(Tensor input, *, Tensor? out=None)", [](const Tensor& x) { return pointwise(Pointwise::round, x); },
+    {"round(Tensor input, *, Tensor? out=None)", [](const Tensor& x, Out out) { return pointwise_into(out, Pointwise::round, x); },
      all_forms | elementwise | keeps_zero | in_foreach,
      R"(Each element rounded to the nearest integer, halves to the even one; or to `decimals` digits.
         >>> wisp.round(wisp.tensor([0.5, 1.5, 2.345]), decimals=1)

@@ -394,7 +394,7 @@ void check_same_device(const char* op, const Tensor& a, const Tensor& b) {
                        text_of(b.device()), "! (", op, " of shapes ", a.sizes(), " and ", b.sizes(), "; move one with .to(device))");
 }
 
-Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const Params* params, const char* node) {
+Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const Params* params, const char* node, Out out) {
     const PointwiseInfo& info = pointwise_info(op);
     Arg args[3] = {a, b, c};
     const int arity = info.arity;
@@ -403,7 +403,7 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
         const Device d = device_of(args, arity);
         if (!(d == current_device())) {
             OnDevice on(d);
-            return pointwise(op, a, b, c, params, node);
+            return pointwise(op, a, b, c, params, node, out);
         }
         at_once = !noting || !compile::may_note(args, arity);
     }
@@ -417,8 +417,9 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
             const TensorObject* o = args[i].tensor ? args[i].tensor->get() : nullptr;
             simple = o && o->contiguous && o->dtype == first->dtype && o->layout.sizes == first->layout.sizes;
         }
-        if (simple) {
-            Tensor y = empty(first->layout.sizes, first->dtype);
+        Tensor y = simple ? out.take(first->layout.sizes, first->dtype) : Tensor();
+        if (simple && (!y || y.is_contiguous())) {
+            if (!y) y = empty(first->layout.sizes, first->dtype);
             const int64_t n = first->numel;
             const kernels::PointwiseKernel kernel =
                 cpu::pointwise_row(op).forward[first->dtype == DType::f32 ? kernels::compute_f32 : kernels::compute_f64];
@@ -455,7 +456,8 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
     const Types t = types_of(op, info, promotion.result());
     if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);
     if (!forward_kernel(op, t)) not_implemented(info, t.common);
-    Tensor y = make_result(args, arity, sizes, t.result), room[3];
+    Tensor y = at_once ? out.take(sizes, t.result) : Tensor(), room[3];
+    if (!y) y = make_result(args, arity, sizes, t.result);
     round_compared(info, t, args, room);
     const Pointwise row = actual_row(op, t);
     if (at_once || !note_values(y, row, kernels::which_forward, args, arity, t.compute, row == op ? t.block : DType::boolean, params))
@@ -567,7 +569,7 @@ Tensor pointwise_onto(Pointwise op, const Tensor& own, const Arg& a, const Arg& 
     return own;
 }
 
-Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
+Tensor where(const Tensor& condition, const Arg& a, const Arg& b, Out out) {
     if (condition.dtype() != DType::boolean && condition.dtype() != DType::u8)
         throw RuntimeError("where expected condition to be a boolean tensor, but got a tensor with dtype ", type_name(condition.dtype()));
     Promotion promotion;
@@ -580,7 +582,8 @@ Tensor where(const Tensor& condition, const Arg& a, const Arg& b) {
     const DType d = promotion.result();
     const Arg args[3] = {condition, a, b};
     OnDevice on(devices_in_use ? device_of(args, 3) : current_device());
-    Tensor y = make_result(args, 3, sizes, d);
+    Tensor y = noting ? Tensor() : out.take(sizes, d);
+    if (!y) y = make_result(args, 3, sizes, d);
     if (y.numel() && y.device().type != DeviceType::meta && !(noting && note_choice(y, args))) {
         Call<3> call(y);
         for (const Arg& arg : args) call.add(arg, compute_dtype(d), sizes);
@@ -607,9 +610,9 @@ void where_onto(const Tensor& y, const Tensor& condition, const Arg& value) {
     kernels::pointwise().where(compute_dtype(y.dtype()), call.operands, y.sizes(), y.numel());
 }
 
-Tensor polygamma(const Scalar& n, const Tensor& x) {
+Tensor polygamma(const Scalar& n, const Tensor& x, Out out) {
     const Params params = params_of(n);
-    return pointwise(Pointwise::polygamma, x, {}, {}, &params);
+    return pointwise_into(out, Pointwise::polygamma, x, {}, {}, &params);
 }
 
 }  // namespace wisp

@@ -4,6 +4,7 @@
 
 #include "../core/tensor.h"
 #include "../kernels/pointwise.h"
+#include "out.h"
 
 namespace wisp {
 
@@ -32,7 +33,11 @@ inline Params params_of(const Scalar& p0 = {}, const Scalar& p1 = {}, const Scal
 
 // `node`: how the gradient's node is called, if not as the row's.
 Tensor pointwise(Pointwise op, const Arg& a, const Arg& b = {}, const Arg& c = {}, const Params* params = nullptr,
-                 const char* node = nullptr);
+                 const char* node = nullptr, Out out = {});
+inline Tensor pointwise_into(Out out, Pointwise op, const Arg& a, const Arg& b = {}, const Arg& c = {}, const Params* params = nullptr,
+                             const char* node = nullptr) {
+    return pointwise(op, a, b, c, params, node, out);
+}
 // self = op(self, b, c), in self's memory.
 Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b = {}, const Arg& c = {}, const Params* params = nullptr);
 
@@ -70,12 +75,12 @@ enum { uses_g = 1, uses_a = 2, uses_b = 4, uses_c = 8, uses_y = 16 };
 inline Tensor add_(const Tensor& self, const Arg& b) { return pointwise_(Pointwise::add, self, b); }
 inline Tensor mul_(const Tensor& self, const Arg& b) { return pointwise_(Pointwise::mul, self, b); }
 
-Tensor where(const Tensor& condition, const Arg& a, const Arg& b);
+Tensor where(const Tensor& condition, const Arg& a, const Arg& b, Out out = {});
 void where_onto(const Tensor& y, const Tensor& condition, const Arg& value);  // y where the condition does not hold; no history
 Tensor conj(const Tensor& t);
 Tensor real(const Tensor& t);
 Tensor imag(const Tensor& t);
-Tensor polygamma(const Scalar& n, const Tensor& x);
+Tensor polygamma(const Scalar& n, const Tensor& x, Out out = {});
 
 #define WISP_OPERATOR(symbol, name)                                                        \
     inline Tensor operator symbol(const Tensor& a, const Tensor& b) { return name(a, b); } \

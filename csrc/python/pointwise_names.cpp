@@ -7,14 +7,14 @@ namespace wisp {
 namespace {
 
 // One callable per row, so that a registration is a plain function pointer.
-template <Pointwise op> Tensor unary_row(const Tensor& x) { return pointwise(op, x); }
+template <Pointwise op> Tensor unary_row(const Tensor& x, Out out) { return pointwise_into(out, op, x); }
 template <Pointwise op> Tensor unary_row_(const Tensor& x) { return pointwise_(op, x); }
 [[noreturn]] void two_numbers(Pointwise op) {
     throw TypeError(pointwise_info(op).name, "(): expected at least one Tensor, got two numbers");
 }
-template <Pointwise op> Tensor binary_row(const Arg& a, const Arg& b) {
+template <Pointwise op> Tensor binary_row(const Arg& a, const Arg& b, Out out) {
     if (op != Pointwise::mul && !a.tensor && !b.tensor) two_numbers(op);  // sums, products and quotients of numbers are tensors in PyTorch
-    return pointwise(op, a, b);
+    return pointwise_into(out, op, a, b);
 }
 template <Pointwise op> Tensor binary_row_(const Tensor& a, const Arg& b) { return pointwise_(op, a, b); }
 
@@ -33,7 +33,8 @@ PyObject* numbered_row(void* f, PyObject** slots, PyTypeObject*) {
         const float bound = float(to_double(slots[1]));
         params[0] = param(Scalar(double(x.dtype() == DType::f16 ? float(f16(bound)) : float(bf16(bound)))));
     }
-    return ToPython()(inplace && truth_of(slots[1 + count]) ? pointwise_(op, x, {}, {}, &params) : pointwise(op, x, {}, {}, &params));
+    if (inplace && truth_of(slots[1 + count])) return ToPython()(pointwise_(op, x, {}, {}, &params));
+    return ToPython()(pointwise_into(FromPython<Out>::get(slots[1 + count + inplace]), op, x, {}, {}, &params));
 }
 
 // The names of a row are what its facts say: name(input) or name(input, other), in wisp.special, or by a signature. A row without
@@ -59,7 +60,7 @@ void name_row(Pointwise op, const RowFacts& row, const std::string& parameters, 
         register_operator(name + changed, Registration("", in_place, inplace_form | elementwise | stored | also(row.also)));
     }
 }
-void name_unary(Pointwise op, const RowFacts& row, Tensor (*plain)(const Tensor&), Tensor (*in_place)(const Tensor&)) {
+void name_unary(Pointwise op, const RowFacts& row, Tensor (*plain)(const Tensor&, Out), Tensor (*in_place)(const Tensor&)) {
     if (row.has(function | special)) name_row(op, row, "(Tensor input", function | method, plain, in_place);
 }
 // heaviside alone does not promote.
@@ -68,16 +69,16 @@ void check_heaviside(const Tensor& input, const Arg& values) {
         throw RuntimeError("heaviside is not yet implemented for complex tensors.");
     if (input.dtype() != values.tensor->dtype()) throw RuntimeError("heaviside is not yet implemented for tensors with different dtypes.");
 }
-Tensor heaviside(const Arg& input, const Arg& values) {
+Tensor heaviside(const Arg& input, const Arg& values, Out out) {
     check_heaviside(*input.tensor, values);
-    return pointwise(Pointwise::heaviside, input, values);
+    return pointwise_into(out, Pointwise::heaviside, input, values);
 }
 Tensor heaviside_(const Tensor& input, const Arg& values) {
     check_heaviside(input, values);
     return pointwise_(Pointwise::heaviside, input, values);
 }
 
-void name_binary(Pointwise op, const RowFacts& row, Tensor (*plain)(const Arg&, const Arg&),
+void name_binary(Pointwise op, const RowFacts& row, Tensor (*plain)(const Arg&, const Arg&, Out),
                  Tensor (*in_place)(const Tensor&, const Arg&)) {
     if (op == Pointwise::heaviside) plain = heaviside, in_place = heaviside_;
     const std::string first = row.has(first_number | special) ? "Operand" : "Tensor",
@@ -95,6 +96,7 @@ void name_numbered(Pointwise op, const RowFacts& row) {
     r.f = &numbers;
     r.call = &numbered_row;
     r.result = "Tensor";
+    r.takes_out = true;
     register_operator(signature, r);
 }
 

@@ -17,6 +17,7 @@
 #include "../ops/wrapper.h"
 #include "autocast.h"
 #include "conjugate.h"
+#include "destination.h"
 #include "nesting.h"
 #include "overrides.h"
 #include "signature.h"
@@ -99,61 +100,7 @@ PyTypeObject function_type = {PyVarObject_HEAD_INIT(nullptr, 0)}, method_type = 
     throw TypeError(message);
 }
 
-void resize_out(const Tensor& out, const Tensor& result, const char* name) {
-    if (out.sizes() == result.sizes()) return;
-    if (out.numel() != 0)
-        warn(str("An output with one or more elements was resized since it had shape ", out.sizes(),
-                 ", which does not match the required output shape ", result.sizes(),
-                 ". This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero "
-                 "elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0). (",
-                 name, ")"));
-    resize(out, result.sizes());
-}
-
-// Refuses an out= that shares memory with an argument, unless it is that argument as a whole and keeps its shape.
-void check_overlap(const Tensor& out, const Tensor& result, PyObject* argument, const char* name, bool listed = false) {
-    if (PyList_Check(argument) || PyTuple_Check(argument)) {
-        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(argument); i++)
-            check_overlap(out, result, PySequence_Fast_GET_ITEM(argument, i), name, true);
-        return;
-    }
-    if (!is_tensor(argument)) return;
-    const Tensor t = Tensor::borrow(as_tensor_object(argument));
-    if (t.storage() != out.storage()) return;
-    if (!listed && (out.numel() == 0 || t.numel() == 0)) return;
-    const bool same = t.offset() == out.offset() && t.sizes() == out.sizes() && t.strides() == out.strides();
-    const int64_t a = t.offset(), b = out.offset(), item = out.item_size();
-    const bool apart = a * t.item_size() >= (b + out.layout().extent()) * item || b * item >= (a + t.layout().extent()) * t.item_size();
-    if (!(listed && same) && (apart || (same && out.sizes() == result.sizes()))) return;
-    throw RuntimeError(
-        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
-        "Please clone() the tensor before performing the operation. (",
-        name, ", out=)");
-}
-
-void copy_out(const Tensor& out, const Tensor& result, const char* name, bool exact, bool any) {
-    const DType r = result.dtype(), o = out.dtype();
-    if (exact && r != o)
-        throw RuntimeError("Expected out tensor to have dtype ", r, ", but got ", o, " instead (", name,
-                           r == DType::boolean ? std::string(" does not support non-boolean outputs)")
-                           : is_complex(r) ? str(": Expected object of scalar type ", type_name(r), " but got scalar type ", type_name(o),
-                                                 " for argument 'out')")
-                                           : str(": expected scalar_type ", type_name(r), " but found ", type_name(o),
-                                                 "; its result is of scalar type ", type_name(r), ")"));
-    if (!any && ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean)))
-        throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name,
-                           ", out=): Expected out tensor to have dtype ", r, ", but got ", o == DType::i32 ? "int" : name_of(o),
-                           " instead: Expected result to be safely castable from ", type_name(r), " dtype, but got result with dtype ",
-                           type_name(o));
-    check_same_device(name, out, result);
-    check_inplace(out, name, false);
-    resize_out(out, result, name);
-    check_inplace(out, name, false);
-    copy_values(out, result);
-    bump_version(out);
-}
-
-// The callable doesn't see `out`: its slot is taken away.
+// The callable doesn't see the object `out`: its slot is taken away.
 PyObject* take_out(const Overload& o, PyObject** slots) {
     PyObject* out = slots[o.out];
     for (size_t i = size_t(o.out); i + 1 < o.parameters.size(); i++) slots[i] = slots[i + 1];
@@ -173,100 +120,6 @@ PyObject* call_pinned(const Overload& o, PyObject** slots) {
     Tensor moved = pinned(made);
     if (made->requires_grad) moved->requires_grad = true;
     return moved.release();
-}
-
-PyObject* call_with_out(const Operator& op, const Overload& o, PyObject** slots, PyObject* out) {
-    const auto differentiated = [&](PyObject* given) {
-        if (!is_tensor(given) || !FromPython<const Tensor&>::get(given).requires_grad()) return false;
-        if (FromPython<const Tensor&>::get(given)->dual)
-            throw RuntimeError("Trying to use forward AD with ", op.name, " (because it is an out= function) that does not support it.");
-        return true;
-    };
-    for (size_t i = 0; grad_enabled() && i + 1 < o.parameters.size(); i++)
-        if (differentiated(slots[i]))
-            throw RuntimeError(
-                op.name,
-                "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.");
-    if (grad_enabled() && differentiated(out))
-        throw RuntimeError(op.name, "(): functions with out=... arguments don't support automatic differentiation, but out requires grad.");
-    GradMode off(false);
-    // What is made from nothing is made in the dtype of out=, and numbers in a row (arange, linspace) in its shape, if there are as many.
-    Ref dtype;
-    bool row = false;
-    if (is_tensor(out))
-        for (size_t i = 0, factory = 0; i + 1 < o.parameters.size(); i++) {
-            const std::string_view name = utf8(o.parameters[i + (int(i) >= o.out)].name);
-            row |= name == "end";
-            if (name == "dtype") {
-                dtype = Ref(dtype_object(FromPython<const Tensor&>::get(out).dtype()));
-                factory = i + 1;
-            }
-            if (name == "layout" && factory) {
-                PyObject*& given = slots[factory - 1];
-                if (given != Py_None && to_dtype(given) != FromPython<const Tensor&>::get(out).dtype())
-                    throw RuntimeError("dtype ", to_dtype(given), " does not match dtype of out parameter (",
-                                       FromPython<const Tensor&>::get(out).dtype(), ")");
-                given = dtype.get();
-            }
-        }
-    Ref result(o.call(o.f, slots, o.named));
-    if (row && is_tensor(result.get())) {
-        const Tensor made = Tensor::borrow(as_tensor_object(result.get())), to = Tensor::borrow(as_tensor_object(out));
-        if (made.numel() == to.numel() && made.dim() != to.dim()) result = Ref(view(made, to.sizes()).release());
-    }
-    auto check = [&](PyObject* to, PyObject* from) {
-        for (int i = 0; i < int(o.parameters.size()); i++)
-            if (i != o.out)
-                check_overlap(Tensor::borrow(as_tensor_object(to)), Tensor::borrow(as_tensor_object(from)), slots[i], op.name.c_str());
-    };
-    if (is_tensor(result.get()) && is_tensor(out)) check(out, result.get());
-    if (is_tensor(result.get())) {
-        if (!is_tensor(out)) throw TypeError(op.name, "(): argument 'out' must be Tensor, not ", Py_TYPE(out)->tp_name);
-        copy_out(Tensor::borrow(as_tensor_object(out)), Tensor::borrow(as_tensor_object(result.get())), op.name.c_str(), o.exact_out,
-                 o.any_out);
-        // A factory's requires_grad is out's: what is made from nothing is a leaf.
-        if (Tensor made = Tensor::borrow(as_tensor_object(result.get())); made->requires_grad && !made->grad_fn)
-            as_tensor_object(out)->requires_grad = true;
-        Py_INCREF(out);
-        return out;
-    }
-    if (!PyTuple_Check(result.get()) || (!PyTuple_Check(out) && !PyList_Check(out)) ||
-        PySequence_Fast_GET_SIZE(out) != PyTuple_GET_SIZE(result.get()))
-        throw TypeError(op.name, "(): argument 'out' must be a tuple of as many Tensors as there are results");
-    const Py_ssize_t n = PyTuple_GET_SIZE(result.get());
-    TensorList outs;
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject* item = PySequence_Fast_GET_ITEM(out, i);
-        if (!is_tensor(item)) throw TypeError(op.name, "(): argument 'out' must be a tuple of Tensors");
-        if (is_sparse(item)) refuse_sparse((op.name + "(out=)").c_str());
-        check(item, PyTuple_GET_ITEM(result.get(), i));
-        outs.push_back(Tensor::borrow(as_tensor_object(item)));
-        copy_out(outs.back(), Tensor::borrow(as_tensor_object(PyTuple_GET_ITEM(result.get(), i))), op.name.c_str(), o.exact_out, o.any_out);
-    }
-    return make_tuple(outs.data(), n, o.named);
-}
-
-PyObject* call_inplace(const Operator& op, const Overload& o, PyObject** slots) {
-    if (!is_tensor(slots[0])) throw TypeError(op.name, "_(): expected a Tensor to change, got ", Py_TYPE(slots[0])->tp_name);
-    const Tensor self = Tensor::borrow(as_tensor_object(slots[0]));
-    bool wants = false;
-    const size_t count = o.parameters.size() - (o.out >= 0);
-    if (grad_enabled())
-        for (size_t i = 0; i < count; i++)
-            if (is_tensor(slots[i])) wants |= FromPython<const Tensor&>::get(slots[i]).requires_grad();
-    const std::string name = op.name + "_";
-    check_inplace(self, name.c_str(), wants);
-    // The gradient may need the values that are about to be overwritten.
-    Tensor before = wants ? clone(self) : self;
-    PyObject* given[max_parameters];
-    for (size_t i = 0; i < count; i++) given[i] = slots[i];
-    given[0] = before.object();
-    Ref result(o.call(o.f, given, o.named));
-    if (!is_tensor(result.get())) throw TypeError(name, "(): no in-place form for these arguments");
-    Tensor r = Tensor::borrow(as_tensor_object(result.get()));
-    if (!r.same(self)) assign_inplace(self, r, name.c_str());
-    Py_INCREF(self.object());
-    return self.object();
 }
 
 bool any_sparse(PyObject* const* args, Py_ssize_t n) {
@@ -337,7 +190,7 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
             if (PyObject* result = call_overridden(callable, op.name.c_str(), args, n, kwnames)) return result;
             if (PyObject* result = call_stored(callable, op.name, op.facts, args, n, kwnames)) return result;
         }
-        PyObject* slots[max_parameters];
+        PyObject* slots[max_parameters + 1];  // and the callable's Out
         Ref rest;
         Profiled profiled;
         if (profiling) [[unlikely]]
@@ -353,16 +206,17 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
             if (o.pin >= 0 && slots[o.pin] == Py_True) [[unlikely]]
                 return call_pinned(o, slots);
             PyObject* out = o.out >= 0 ? take_out(o, slots) : Py_None;
+            slots[int(o.parameters.size()) - (o.out >= 0)] = nullptr;
             std::optional<OnDevice> on;
             if (devices_in_use) [[unlikely]] {
                 const Device d = device_of_call(op, slots, int(o.parameters.size()) - (o.out >= 0));
                 if (!(d == current_device())) on.emplace(d);
             }
-            if (self->form == form_inplace) return call_inplace(op, o, slots);
+            if (self->form == form_inplace) return call_inplace(op.name, o, slots);
             if (out != Py_None) {
                 if (is_sparse(out)) return call_sparse(op.name.c_str(), args, n, kwnames);
                 if (has_conjugate(out)) return call_conjugate(callable, op.name, op.facts, false, args, n, kwnames);
-                return call_with_out(op, o, slots, out);
+                return call_with_out(op.name, o, slots, out);
             }
             if (const CastPolicy policy = autocast_users ? op.autocast[current_device().is_cuda()] : CastPolicy::none;
                 policy != CastPolicy::none) {
@@ -607,6 +461,7 @@ void enter(const std::string& signature, const Registration& r) {
         Overload& o = p.overload;
         o.f = r.f;
         o.call = r.call;
+        o.takes_out = r.takes_out;
         if (o.result.empty()) o.result = r.result;
         o.places = r.facts.bits;
         o.draws |= r.facts.has(draws);

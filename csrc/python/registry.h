@@ -12,7 +12,8 @@
 // After the callable come the facts about the operator (csrc/ops/facts.h) and what it does: a sentence and an example, which a test
 // runs. Where a macro makes the entries of a family, {"nn.functional.max_pool2d", facts, text} adds them to one of its operators.
 // The signature has PyTorch's names and defaults; the callable's parameters follow it one to one, without `out`, which
-// is handled here: the result is copied into it. Lines of one name are overloads, tried in order.
+// is handled by the caller: the result is copied into it, unless the callable has a last parameter Out, by which its kernel writes there
+// (ops/out.h). Lines of one name are overloads, tried in order.
 // A name may have a namespace: "nn.functional.gelu(...)", "linalg.vector_norm(...)".
 // "Tensor!? out=None" asks for an out of exactly the result's dtype; otherwise the result is cast as PyTorch allows.
 // "Tensor~? out=None" takes an out of any dtype.
@@ -94,6 +95,7 @@ WISP_FROM(PyObject*, o)
 WISP_FROM(OptionalSizes, to_optional_sizes(o))
 WISP_FROM(std::vector<double>, to_doubles(o))
 WISP_FROM(Generator&, o == Py_None ? default_generator() : reinterpret_cast<GeneratorObject*>(o)->generator)
+WISP_FROM(Out, Out{reinterpret_cast<Destination*>(o)})  // no object: the slot behind the arguments (destination.cpp)
 #undef WISP_FROM
 template <> struct FromPython<const TensorList&> {
     static TensorList get(PyObject*& o) { return to_tensors(o); }
@@ -160,6 +162,7 @@ template <class R, class... A> PyObject* thunk(void* f, PyObject** slots, PyType
     return call_with(reinterpret_cast<R (*)(A...)>(f), slots, named, std::index_sequence_for<A...>());
 }
 template <class R, class... A> constexpr Thunk thunk_of(R (*)(A...)) { return &thunk<R, A...>; }
+template <class R, class... A> constexpr bool takes_out(R (*)(A...)) { return (std::is_same_v<A, Out> || ...); }
 
 // What a result is in the stub.
 template <class R> struct ResultText;
@@ -194,9 +197,16 @@ struct Registration {
     Facts facts;
     const char* text = nullptr;    // what it does, and an example
     const char* result = nullptr;  // its type in the stub
+    bool takes_out = false;        // the callable
 
     template <class Callable> Registration(const char* s, Callable c, const Facts& facts, const char* text = nullptr)
-        : signature(s), f(reinterpret_cast<void*>(+c)), call(thunk_of(+c)), facts(facts), text(text), result(result_text(+c)) {}
+        : signature(s),
+          f(reinterpret_cast<void*>(+c)),
+          call(thunk_of(+c)),
+          facts(facts),
+          text(text),
+          result(result_text(+c)),
+          takes_out(wisp::takes_out(+c)) {}
     // More about an operator that is registered above.
     Registration(const char* path, const Facts& facts, const char* text = nullptr) : signature(path), facts(facts), text(text) {}
     Registration(const char* path, const char* text) : signature(path), text(text) {}

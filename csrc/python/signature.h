@@ -42,6 +42,7 @@ struct Overload {
     bool has_rest = false;
     bool exact_out = false;  // out= must have the dtype of the result
     bool any_out = false;    // out= may have any dtype
+    bool takes_out = false;  // the callable writes to out= itself
     bool draws = false;      // random numbers
     uint64_t places = 0;     // where it may be called: bits of Facts
     void* f;

@@ -1,0 +1,231 @@
+#include "destination.h"
+
+#include "../ops/format.h"
+#include "../ops/sparse.h"
+
+namespace wisp {
+namespace {
+
+// How the memory of two tensors meets.
+enum class Sharing { none, same_elements, some_elements, unclear };
+
+Sharing sharing(const Tensor& a, const Tensor& b) {
+    if (a.storage() != b.storage()) return Sharing::none;
+    const int64_t begin = a.offset() * a.item_size(), end = begin + a.layout().extent() * a.item_size();
+    const int64_t first = b.offset() * b.item_size(), last = first + b.layout().extent() * b.item_size();
+    if (begin == first && a.item_size() == b.item_size() && a.sizes() == b.sizes() && a.strides() == b.strides())
+        return Sharing::same_elements;
+    if (begin >= last || first >= end) return Sharing::none;
+    const bool dense = a.layout().is_non_overlapping_and_dense() && b.layout().is_non_overlapping_and_dense();
+    return dense ? Sharing::some_elements : Sharing::unclear;
+}
+
+// Calls f(tensor, whether it is in a list) for every tensor among the arguments.
+template <class F> void each_tensor(PyObject* const* arguments, size_t count, const F& f) {
+    for (size_t i = 0; i < count; i++) {
+        PyObject* given = arguments[i];
+        if (is_tensor(given)) {
+            f(Tensor::borrow(as_tensor_object(given)), false);
+        } else if (PyList_Check(given) || PyTuple_Check(given)) {
+            for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(given); k++)
+                if (PyObject* item = PySequence_Fast_GET_ITEM(given, k); is_tensor(item)) f(Tensor::borrow(as_tensor_object(item)), true);
+        }
+    }
+}
+
+// Refuses an out= that shares memory with an argument, unless it is that argument as a whole and keeps its shape. -> whether that can
+// be told: parts with gaps between them may meet, and then elements must not be written while others are still to be read.
+bool check_overlap(const Tensor& out, const Dims& sizes, PyObject* const* arguments, size_t count, const std::string& name) {
+    bool clear = true;
+    each_tensor(arguments, count, [&](const Tensor& t, bool listed) {
+        if (!listed && (out.numel() == 0 || t.numel() == 0)) return;
+        const Sharing s = sharing(out, t);
+        if (s == Sharing::some_elements || (s == Sharing::same_elements && (listed || !(out.sizes() == sizes))))
+            throw RuntimeError(
+                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
+                "Please clone() the tensor before performing the operation. (",
+                name, ", out=)");
+        clear &= s != Sharing::unclear;
+    });
+    return clear;
+}
+
+void resize_out(const Tensor& out, const Dims& sizes, const std::string& name) {
+    if (out.sizes() == sizes) return;
+    if (out.numel() != 0)
+        warn(str("An output with one or more elements was resized since it had shape ", out.sizes(),
+                 ", which does not match the required output shape ", sizes,
+                 ". This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless they have zero "
+                 "elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0). (",
+                 name, ")"));
+    resize(out, sizes);
+}
+
+void make_writable(const Tensor& out, const Dims& sizes, const std::string& name) {
+    check_inplace(out, name.c_str(), false);
+    resize_out(out, sizes, name);
+    check_inplace(out, name.c_str(), false);
+}
+
+void copy_out(const Tensor& out, const Tensor& result, const std::string& name, bool exact, bool any) {
+    const DType r = result.dtype(), o = out.dtype();
+    if (exact && r != o)
+        throw RuntimeError("Expected out tensor to have dtype ", r, ", but got ", o, " instead (", name,
+                           r == DType::boolean ? std::string(" does not support non-boolean outputs)")
+                           : is_complex(r) ? str(": Expected object of scalar type ", type_name(r), " but got scalar type ", type_name(o),
+                                                 " for argument 'out')")
+                                           : str(": expected scalar_type ", type_name(r), " but found ", type_name(o),
+                                                 "; its result is of scalar type ", type_name(r), ")"));
+    if (!any && ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean)))
+        throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name,
+                           ", out=): Expected out tensor to have dtype ", r, ", but got ", o == DType::i32 ? "int" : name_of(o),
+                           " instead: Expected result to be safely castable from ", type_name(r), " dtype, but got result with dtype ",
+                           type_name(o));
+    check_same_device(name.c_str(), out, result);
+    make_writable(out, result.sizes(), name);
+    copy_values(out, result);
+    bump_version(out);
+}
+
+// out= of a call, as long as nothing speaks against writing to it at once; else what is made is looked at and copied.
+struct OutDestination : Destination {
+    const Tensor& out;
+    const std::string& name;
+    PyObject* const* arguments;
+    size_t count;
+    OutDestination(const Tensor& out, const std::string& name, PyObject* const* arguments, size_t count)
+        : out(out), name(name), arguments(arguments), count(count) {}
+    Tensor take(const Dims& sizes, DType dtype) override {
+        if (dtype != out.dtype() || !(out.device() == current_device()) || !check_overlap(out, sizes, arguments, count, name)) return {};
+        make_writable(out, sizes, name);
+        taken = true;
+        return out;
+    }
+};
+
+// The tensor that an in-place form changes. Others on its memory are read to the end first.
+struct OwnDestination : Destination {
+    const Tensor& self;
+    PyObject* const* others;
+    size_t count;
+    OwnDestination(const Tensor& self, PyObject* const* others, size_t count) : self(self), others(others), count(count) {}
+    Tensor take(const Dims& sizes, DType dtype) override {
+        if (dtype != self.dtype() || !(sizes == self.sizes()) || !(self.device() == current_device())) return {};
+        bool alone = true;
+        each_tensor(others, count, [&](const Tensor& t, bool) {
+            const Sharing s = sharing(self, t);
+            alone &= s == Sharing::none || s == Sharing::same_elements;
+        });
+        taken = alone;
+        return alone ? self : Tensor();
+    }
+};
+
+}  // namespace
+
+PyObject* call_with_out(const std::string& name, const Overload& o, PyObject** slots, PyObject* out) {
+    const auto differentiated = [&](PyObject* given) {
+        if (!is_tensor(given) || !FromPython<const Tensor&>::get(given).requires_grad()) return false;
+        if (FromPython<const Tensor&>::get(given)->dual)
+            throw RuntimeError("Trying to use forward AD with ", name, " (because it is an out= function) that does not support it.");
+        return true;
+    };
+    const size_t count = o.parameters.size() - 1;
+    for (size_t i = 0; grad_enabled() && i < count; i++)
+        if (differentiated(slots[i]))
+            throw RuntimeError(
+                name,
+                "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.");
+    if (grad_enabled() && differentiated(out))
+        throw RuntimeError(name, "(): functions with out=... arguments don't support automatic differentiation, but out requires grad.");
+    GradMode off(false);
+    // What is made from nothing is made in the dtype of out=, and numbers in a row (arange, linspace) in its shape, if there are as many.
+    Ref dtype;
+    bool row = false;
+    if (is_tensor(out))
+        for (size_t i = 0, factory = 0; i < count; i++) {
+            const std::string_view parameter = utf8(o.parameters[i + (int(i) >= o.out)].name);
+            row |= parameter == "end";
+            if (parameter == "dtype") {
+                dtype = Ref(dtype_object(FromPython<const Tensor&>::get(out).dtype()));
+                factory = i + 1;
+            }
+            if (parameter == "layout" && factory) {
+                PyObject*& given = slots[factory - 1];
+                if (given != Py_None && to_dtype(given) != FromPython<const Tensor&>::get(out).dtype())
+                    throw RuntimeError("dtype ", to_dtype(given), " does not match dtype of out parameter (",
+                                       FromPython<const Tensor&>::get(out).dtype(), ")");
+                given = dtype.get();
+            }
+        }
+    std::optional<OutDestination> destination;
+    if (o.takes_out && is_tensor(out)) {
+        destination.emplace(FromPython<const Tensor&>::get(out), name, slots, count);
+        slots[count] = reinterpret_cast<PyObject*>(static_cast<Destination*>(&*destination));
+    }
+    Ref result(o.call(o.f, slots, o.named));
+    if (destination && destination->taken) {
+        bump_version(destination->out);
+        Py_INCREF(out);
+        return out;
+    }
+    if (row && is_tensor(result.get())) {
+        const Tensor made = Tensor::borrow(as_tensor_object(result.get())), to = Tensor::borrow(as_tensor_object(out));
+        if (made.numel() == to.numel() && made.dim() != to.dim()) result = Ref(view(made, to.sizes()).release());
+    }
+    auto check = [&](PyObject* to, PyObject* from) {
+        check_overlap(Tensor::borrow(as_tensor_object(to)), Tensor::borrow(as_tensor_object(from)).sizes(), slots, count, name);
+    };
+    if (is_tensor(result.get()) && is_tensor(out)) check(out, result.get());
+    if (is_tensor(result.get())) {
+        if (!is_tensor(out)) throw TypeError(name, "(): argument 'out' must be Tensor, not ", Py_TYPE(out)->tp_name);
+        copy_out(Tensor::borrow(as_tensor_object(out)), Tensor::borrow(as_tensor_object(result.get())), name, o.exact_out, o.any_out);
+        // A factory's requires_grad is out's: what is made from nothing is a leaf.
+        if (Tensor made = Tensor::borrow(as_tensor_object(result.get())); made->requires_grad && !made->grad_fn)
+            as_tensor_object(out)->requires_grad = true;
+        Py_INCREF(out);
+        return out;
+    }
+    if (!PyTuple_Check(result.get()) || (!PyTuple_Check(out) && !PyList_Check(out)) ||
+        PySequence_Fast_GET_SIZE(out) != PyTuple_GET_SIZE(result.get()))
+        throw TypeError(name, "(): argument 'out' must be a tuple of as many Tensors as there are results");
+    const Py_ssize_t n = PyTuple_GET_SIZE(result.get());
+    TensorList outs;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject* item = PySequence_Fast_GET_ITEM(out, i);
+        if (!is_tensor(item)) throw TypeError(name, "(): argument 'out' must be a tuple of Tensors");
+        if (is_sparse(item)) refuse_sparse((name + "(out=)").c_str());
+        check(item, PyTuple_GET_ITEM(result.get(), i));
+        outs.push_back(Tensor::borrow(as_tensor_object(item)));
+        copy_out(outs.back(), Tensor::borrow(as_tensor_object(PyTuple_GET_ITEM(result.get(), i))), name, o.exact_out, o.any_out);
+    }
+    return make_tuple(outs.data(), n, o.named);
+}
+
+PyObject* call_inplace(const std::string& plain, const Overload& o, PyObject** slots) {
+    if (!is_tensor(slots[0])) throw TypeError(plain, "_(): expected a Tensor to change, got ", Py_TYPE(slots[0])->tp_name);
+    const Tensor self = Tensor::borrow(as_tensor_object(slots[0]));
+    bool wants = false;
+    const size_t count = o.parameters.size() - (o.out >= 0);
+    if (grad_enabled())
+        for (size_t i = 0; i < count; i++)
+            if (is_tensor(slots[i])) wants |= FromPython<const Tensor&>::get(slots[i]).requires_grad();
+    const std::string name = plain + "_";
+    check_inplace(self, name.c_str(), wants);
+    // The gradient may need the values that are about to be overwritten.
+    Tensor before = wants ? clone(self) : self;
+    PyObject* given[max_parameters + 1];
+    for (size_t i = 0; i < count; i++) given[i] = slots[i];
+    given[0] = before.object();
+    OwnDestination destination(self, slots + 1, count - 1);
+    given[count] = wants || !o.takes_out ? nullptr : reinterpret_cast<PyObject*>(static_cast<Destination*>(&destination));
+    Ref result(o.call(o.f, given, o.named));
+    if (destination.taken) bump_version(self);
+    if (!is_tensor(result.get())) throw TypeError(name, "(): no in-place form for these arguments");
+    Tensor r = Tensor::borrow(as_tensor_object(result.get()));
+    if (!r.same(self)) assign_inplace(self, r, name.c_str());
+    Py_INCREF(self.object());
+    return self.object();
+}
+
+}  // namespace wisp

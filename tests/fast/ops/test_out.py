@@ -1,0 +1,208 @@
+"""out= of operators that work element by element: what is written where, and what happens to memory that operands share with it."""
+
+import subprocess
+import sys
+
+import pytest
+
+import wisp
+
+
+def numbers(n=8):
+    return wisp.arange(float(n))
+
+
+# name -> (the call with out=, its arguments), each by one kernel that writes where it is told
+CALLS = {
+    "mul": (wisp.mul, lambda: (numbers(), numbers() + 1)),
+    "mul of a number": (wisp.mul, lambda: (numbers(), 3)),
+    "add with a factor": (lambda x, y, out: wisp.add(x, y, alpha=3, out=out), lambda: (numbers(), numbers() + 1)),
+    "exp": (wisp.exp, lambda: (numbers(),)),
+    "where": (lambda x, y, out: wisp.where(x > 3, x, y, out=out), lambda: (numbers(), -numbers())),
+    "clamp": (wisp.clamp, lambda: (numbers(), 2, 5)),
+    "clamp to tensors": (wisp.clamp, lambda: (numbers(), wisp.full((8,), 2.0), wisp.full((8,), 5.0))),
+    "pow": (wisp.pow, lambda: (numbers(), 3)),
+    "lerp": (wisp.lerp, lambda: (numbers(), -numbers(), 0.25)),
+    "addcmul": (wisp.addcmul, lambda: (numbers(), numbers(), numbers() + 1)),
+    "div, rounded": (lambda x, y, out: wisp.div(x, y, rounding_mode="floor", out=out), lambda: (numbers(), numbers() - 3.5)),
+    "softplus": (wisp.nn.functional.softplus, lambda: (numbers(),)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_out_of_any_layout(name):
+    call, arguments = CALLS[name]
+    expected = call(*arguments(), out=wisp.empty(0)).tolist()
+    frame = wisp.full((8, 3), -9.0)
+    column = frame[:, 1]
+    assert call(*arguments(), out=column) is column and column._version == frame._version
+    assert frame.tolist() == [[-9.0, e, -9.0] for e in expected]
+    turned = wisp.empty(2, 4).t()
+    call(*(a.view(4, 2) if isinstance(a, wisp.Tensor) else a for a in arguments()), out=turned)
+    assert turned.flatten().tolist() == expected and turned.stride() == (1, 4)
+    wide = call(*arguments(), out=wisp.empty(8, dtype=wisp.float64))
+    assert wide.dtype == wisp.float64 and wide.tolist() == expected
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_operand_may_be_out(name):
+    call, arguments = CALLS[name]
+    expected = call(*arguments(), out=wisp.empty(0)).tolist()
+    for i, a in enumerate(arguments()):
+        if isinstance(a, wisp.Tensor):
+            given = arguments()
+            before = given[i]._version
+            assert call(*given, out=given[i]) is given[i]
+            assert given[i].tolist() == expected and given[i]._version > before
+
+
+def test_out_that_meets_an_operand_somewhere_else_is_refused():
+    x = numbers()
+    for out in (x[1:5], x[3:7]):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            wisp.mul(x[:4], 2, out=out)
+    square = numbers(9).view(3, 3)
+    for operand, out in ((square, square.t()), (square[0], square), (square.view(wisp.int32), square.t())):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            wisp.add(operand, 1, out=out)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        wisp.mul(square, wisp.ones(2, 3, 3), out=square)
+    assert x.tolist() == list(range(8)) and square.flatten().tolist() == list(range(9))
+    wisp.mul(x[:4], 2, out=x[4:])  # beside each other
+    assert x.tolist() == [0, 1, 2, 3, 0, 2, 4, 6]
+
+
+def test_parts_with_gaps_between_them_are_read_to_the_end_first():
+    x = numbers()
+    wisp.mul(x[::2], 2, out=x[1::2])
+    assert x.tolist() == [0, 0, 2, 4, 4, 8, 6, 12]
+    x = numbers()
+    wisp.mul(x[:6:2], 2, out=x[2::2])
+    assert x.tolist() == [0, 1, 0, 3, 4, 5, 8, 7]
+    square = numbers(9).view(3, 3)
+    wisp.add(square, square[:, :1], out=square)
+    assert square.tolist() == [[0, 1, 2], [6, 7, 8], [12, 13, 14]]
+
+
+def test_the_same_bytes_as_another_dtype():
+    x = wisp.ones(4)
+    wisp.add(x.view(wisp.int32), 0, out=x)
+    assert x.tolist() == [float(0x3F800000)] * 4
+    halves = wisp.zeros(8, dtype=wisp.float16)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        wisp.add(halves[:4], 1, out=halves.view(wisp.float32))
+
+
+def test_out_that_is_expanded_read_only_or_needs_a_gradient():
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        wisp.mul(numbers(3), 2, out=wisp.zeros(1).expand(3))
+    with pytest.raises(RuntimeError, match="out requires grad"):
+        wisp.mul(numbers(3), 2, out=wisp.zeros(3, requires_grad=True))
+    with pytest.raises(RuntimeError, match="one of the arguments requires grad"):
+        wisp.mul(numbers(3).requires_grad_(), 2, out=wisp.zeros(3))
+    with wisp.no_grad():
+        leaf = wisp.zeros(3, requires_grad=True)
+        assert wisp.mul(leaf, 2, out=leaf).requires_grad and leaf.is_leaf
+    with wisp.inference_mode():
+        made = wisp.zeros(3)
+    with pytest.raises(RuntimeError, match="inference tensor"):
+        wisp.mul(numbers(3), 2, out=made)
+
+
+def test_out_of_another_shape_or_dtype():
+    with pytest.warns(UserWarning, match="was resized"):
+        out = wisp.mul(numbers(3), 2, out=wisp.zeros(5))
+    assert out.tolist() == [0, 2, 4]
+    empty = wisp.empty(0)
+    assert wisp.mul(numbers(3), 2, out=empty) is empty and empty.tolist() == [0, 2, 4]
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type Long"):
+        wisp.mul(numbers(3), 2, out=wisp.zeros(3, dtype=wisp.int64))
+    # A result is rounded to its own dtype before it is cast.
+    thirds = wisp.full((3,), 1 / 3, dtype=wisp.bfloat16)
+    assert wisp.equal(wisp.mul(thirds, thirds, out=wisp.empty(3)), (thirds * thirds).float())
+
+
+def test_what_was_saved_for_backward_notices_out():
+    x = numbers(3).requires_grad_()
+    kept = wisp.ones(3)
+    y = x * kept
+    wisp.add(kept, 1, out=kept)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_out_in_a_compiled_region():
+    @wisp.compile
+    def f(x, y, out):
+        a = x * y
+        b = a + 1
+        wisp.mul(b, 2, out=out)  # out is x: a and b are still to be made of it
+        return a, b, out + x
+
+    x, y = wisp.arange(100000.0), wisp.arange(100000.0) + 1
+    kept = x.clone()
+    a, b, c = f(x, y, x)
+    assert wisp.equal(a, kept * y) and wisp.equal(b, kept * y + 1)
+    assert wisp.equal(x, 2 * (kept * y + 1)) and wisp.equal(c, 2 * x)
+
+
+IN_PLACE = {
+    "clamp_": lambda x, y: x.clamp_(2, 5),
+    "clamp_ to tensors": lambda x, y: x.clamp_(y, y + 2),
+    "pow_": lambda x, y: x.pow_(y),
+    "logit_": lambda x, y: x.logit_(0.1),
+    "nan_to_num_": lambda x, y: x.nan_to_num_(1.0),
+    "square_": lambda x, y: x.square_(),
+    "threshold_": lambda x, y: wisp.threshold_(x, 3, 1),
+    "round_": lambda x, y: x.round_(decimals=1),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_in_place_forms_of_any_layout_and_of_their_own_operands(name):
+    call = IN_PLACE[name]
+    plain = call(numbers() / 3, numbers() / 3).tolist()
+    frame = wisp.full((8, 2), -9.0)
+    frame[:, 0] = numbers() / 3
+    column = frame[:, 0]
+    assert call(column, numbers() / 3) is column
+    assert frame.tolist() == [[e, -9.0] for e in plain]
+    x = numbers() / 3
+    before = x._version
+    call(x, x)
+    assert x.tolist() == plain and x._version > before
+    shifted = numbers(9) / 3  # an operand that lies one element further on is read before it is written over
+    call(shifted[:8], shifted[1:])
+    assert shifted[:8].tolist() == call(numbers() / 3, (numbers() + 1) / 3).tolist()
+
+
+MEMORY = """
+import resource, wisp
+wisp.set_num_threads(1)
+n = 1 << 26
+x, y, out = wisp.ones(n), wisp.ones(n), wisp.zeros(n)
+{warm}
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + n * 2, resource.RLIM_INFINITY))  # half of what a tensor takes
+{call}
+assert out[-1].item() == {expected}, out[-1]
+"""
+
+
+@pytest.mark.parametrize(
+    "call, expected",
+    [
+        ("wisp.mul(x, 3, out=out)", 3),
+        ("wisp.add(x, y, alpha=2, out=out)", 3),
+        ("wisp.maximum(x, y, out=out)", 1),
+        ("wisp.clamp(x, 2, 5, out=out)", 2),
+        ("wisp.nn.functional.hardshrink(x, out=out)", 1),
+        ("out.clamp_(2, 5)", 2),
+        ("out.pow_(0)", 1),
+    ],
+)
+def test_nothing_as_large_as_the_result_is_made_beside_it(call, expected):
+    warm = "small = wisp.ones(2); " + call.replace("(x", "(small").replace(", y", ", small").replace("out=out", "out=wisp.ones(2)")
+    program = MEMORY.format(warm=warm.replace("out.", "small."), call=call, expected=float(expected))
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr

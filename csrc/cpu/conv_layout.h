@@ -191,6 +191,12 @@ template <class T> WISP_INLINE void copy_row(T* destination, const T* source, in
     for (int64_t j = to; j < length; ++j) destination[j] = 0;
 }
 
+// Asks for the lines of a row that is read some rows later: vectors are through with a row before the processor has learnt which rows follow.
+template <class T> WISP_INLINE void prefetch_row(const T* row, int64_t length) {
+    constexpr int64_t line = 64 / int64_t(sizeof(T));
+    for (int64_t k = 0; k < length + line; k += line) __builtin_prefetch(row + k);
+}
+
 // A block whose element (i, j, k) is source[start + (i, j, k) * stride].
 template <class T> void copy_block(T* destination, const T* source, const ImageLayout& l, const int64_t* start) {
     const int64_t depth = l.axis[0].in, height = l.axis[1].in, width = l.axis[2].in;
@@ -199,8 +205,13 @@ template <class T> void copy_block(T* destination, const T* source, const ImageL
         const int64_t z = start[0] + i * l.axis[0].stride;
         for (int64_t j = 0; j < rows; ++j, destination += row) {
             const int64_t y = start[1] + j * l.axis[1].stride;
-            if (z < 0 || z >= depth || y < 0 || y >= height) std::memset(destination, 0, size_t(row) * sizeof(T));
-            else copy_row(destination, source + (z * height + y) * width, width, start[2], l.axis[2].stride, row);
+            if (z < 0 || z >= depth || y < 0 || y >= height) {
+                std::memset(destination, 0, size_t(row) * sizeof(T));
+                continue;
+            }
+            const T* from = source + (z * height + y) * width;
+            prefetch_row(from + 8 * width, width);
+            copy_row(destination, from, width, start[2], l.axis[2].stride, row);
         }
     }
 }

@@ -41,8 +41,11 @@ template <class T> int vectors_for(int64_t n) {
 }
 int rows_for(int64_t m, int vectors) { return int(divide_up(m, divide_up(m, max_rows_of(vectors)))); }
 
-// Whether A has no direction in which the tiles can read it as it lies: lines far apart fight for a few cache sets and pages.
-template <class T> bool scattered(const Product<T>& p) { return p.a_col != 1 && (p.a_row != 1 || p.a_col * int64_t(sizeof(T)) > 1024); }
+// Whether A has no direction in which the tiles can read it as it lies: lines far apart fight for a few cache sets and pages. Where they are
+// not very far apart, that costs less than packing for the use of a few panels of `width` columns.
+template <class T> bool scattered(const Product<T>& p, int64_t width) {
+    return p.a_col != 1 && (p.a_row != 1 || p.a_col * int64_t(sizeof(T)) > (p.n > 4 * width ? 1024 : 8192));
+}
 // Whether `rows` rows of A are to find B packed: where it is transposed, where lines are very far apart, and where they are
 // far apart and so many rows use them that packing costs less than the caches and pages that a block of them spreads over.
 template <class T> bool packs_right(const Product<T>& p, int64_t rows) {
@@ -84,7 +87,7 @@ template <class T> void serial(const Product<T>& p, int64_t i0, int64_t i1, int6
     const int64_t width = vectors * L;
     const int rows = rows_for(i1 - i0, vectors);
     const int64_t m = i1 - i0, n = j1 - j0, depth = depth_of<T>(p.k), block = rows * divide_up(m, rows * divide_up(m, pass_rows));
-    const bool pack_left = n > width && m > 1 && scattered(p), pack_right = packs_right(p, m);
+    const bool pack_left = n > width && m > 1 && scattered(p, width), pack_right = packs_right(p, m);
     T* panel_b = pack_right ? static_cast<T*>(scratch(slot_b, size_t(depth * width) * sizeof(T))) : nullptr;
     T* panel_a = pack_left ? static_cast<T*>(scratch(slot_a, size_t((least(block, m) + L) * depth) * sizeof(T) + 64)) : nullptr;
     for (int64_t q = 0; q < p.k; q += depth) {
@@ -129,7 +132,7 @@ template <class T> void shared_panels(const Product<T>& p) {
     const int64_t width = vectors * L, depth = depth_of<T>(p.k);
     const int rows = rows_for(p.m, vectors);
     const int64_t threads = num_threads();
-    const bool pack_left = scattered(p), pack_right = packs_right(p, p.m);
+    const bool pack_left = scattered(p, width), pack_right = packs_right(p, p.m);
     const int64_t block_columns = least(divide_up(p.n, width), widest / width) * width;
     // Equally many shares for every thread; where there are too few rows, columns are cut as well, and each share of
     // them packs its rows again.

@@ -125,8 +125,8 @@ bool linear_gradients(Backward& bw, const Tensor& g, const Tensor& x) {
     a.a = rows_g.device_data(), a.b = rows_x.device_data(), a.c = weight.device_data();
     a.c_row = a.n;
     if (!both(a, bias.device_data())) return false;
-    bw.set(1, weight);
-    bw.set(2, bias);
+    bw.set(0, bias);
+    bw.set(2, weight);
     return true;
 }
 
@@ -497,6 +497,30 @@ Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar&
 
 // ---- linear ----
 
+// Edges: input and weight from number `first` on, before them the bias, if there is one. `one_each`: it has a number for each feature.
+static void linear_backward(Backward& bw, int64_t first, bool one_each) {
+    const int64_t input = first, weight = first + 1;
+    const bool with_bias = first == 1 && bw.needs(0);
+    // In a compiled region of a GPU what makes g can add up its rows as well, before the products ask for it.
+    const bool later = noting && bw.grad().is_cuda() && bw.grad().dim() > 1;
+    const Tensor dense = later && bw.grad().dim() > 2 ? contiguous(bw.grad()) : Tensor();
+    const Tensor& g = dense ? dense : bw.grad();
+    const bool complex = is_complex(g.dtype());
+    const bool added = later && one_each && with_bias && !bw.batch && g.is_contiguous();
+    if (added) bw.set(0, sum(g, leading(g.dim() - 1)));
+    if (bw.needs(input)) {
+        const Tensor w = bw.saved(1);
+        bw.set(input, g.dim() == 1 ? times_vector(w, {true, complex}, g) : product(g, {}, w, {false, complex}));
+    }
+    if (one_each && with_bias && bw.needs(weight) && linear_gradients(bw, g, bw.saved(0))) return;
+    if (bw.needs(weight)) {
+        const Tensor x = bw.saved(0);
+        if (g.dim() == 1) bw.set(weight, unsqueeze(g, 1) * conj(x));
+        else bw.set(weight, product(flat_rows(g), {true, false}, flat_rows(x), {false, complex}));
+    }
+    if (with_bias && !added) bw.set(0, g);  // the engine sums it over the rows
+}
+
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     if (input.dim() == 0 || weight.dim() == 0)
         throw RuntimeError("both arguments to linear need to be at least 1D, but they are ", input.dim(), "D and ", weight.dim(), "D");
@@ -538,29 +562,15 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
     const Scalar one(1);
     const bool vector = input.dim() == 1;
     multiply(vector ? as_row(out) : out, vector ? as_row(input) : input, {}, weight, {true, false}, bias, &one, &one);
-    if (needs_grad(input, weight, bias))
-        record(out, bias.defined() ? "AddmmBackward0" : "MmBackward0", {input, weight, bias},
-               {wants_grad(weight) ? input : Tensor(), wants_grad(input) ? weight : Tensor()},
-               batched<1>([one_each = bias.defined() && bias.dim() == 1 && bias.size(0) == features](Backward& bw) {
-                   // In a compiled region of a GPU what makes g can add up its rows as well, before the products ask for it.
-                   const bool later = noting && bw.grad().is_cuda() && bw.grad().dim() > 1;
-                   const Tensor dense = later && bw.grad().dim() > 2 ? contiguous(bw.grad()) : Tensor();
-                   const Tensor& g = dense ? dense : bw.grad();
-                   const bool complex = is_complex(g.dtype());
-                   const bool added = later && one_each && bw.needs(2) && !bw.batch && g.is_contiguous();
-                   if (added) bw.set(2, sum(g, leading(g.dim() - 1)));
-                   if (bw.needs(0)) {
-                       const Tensor w = bw.saved(1);
-                       bw.set(0, g.dim() == 1 ? times_vector(w, {true, complex}, g) : product(g, {}, w, {false, complex}));
-                   }
-                   if (one_each && bw.needs(1) && bw.needs(2) && linear_gradients(bw, g, bw.saved(0))) return;
-                   if (bw.needs(1)) {
-                       const Tensor x = bw.saved(0);
-                       if (g.dim() == 1) bw.set(1, unsqueeze(g, 1) * conj(x));
-                       else bw.set(1, product(flat_rows(g), {true, false}, flat_rows(x), {false, complex}));
-                   }
-                   if (bw.needs(2) && !added) bw.set(2, g);  // the engine sums it over the rows
-               }));
+    if (needs_grad(input, weight, bias)) {
+        auto note = [&](const char* name, std::initializer_list<Tensor> inputs, auto&& gradients) {
+            record(out, name, inputs, {wants_grad(weight) ? input : Tensor(), wants_grad(input) ? weight : Tensor()}, gradients);
+        };
+        if (bias.defined())  // in the order of addmm's arguments, in which hooks of leaves are called
+            note("AddmmBackward0", {bias, input, weight},
+                 batched<2>([one_each = bias.dim() == 1 && bias.size(0) == features](Backward& bw) { linear_backward(bw, 1, one_each); }));
+        else note("MmBackward0", {input, weight}, batched<1>([](Backward& bw) { linear_backward(bw, 0, false); }));
+    }
     return out;
 }
 

@@ -100,7 +100,24 @@ def test_the_blitz_prints_what_pytorch_prints():
     loss = wisp.nn.MSELoss()(wisp.nn.Linear(3, 2)(wisp.randn(1, 3)), wisp.randn(1, 2))
     assert loss.grad_fn.name() == "MseLossBackward0"
     first = loss.grad_fn.next_functions[0][0]
-    assert first.name() == "AddmmBackward0" and A in {type(node).__name__ for node, _ in first.next_functions if node}
+    assert first.name() == "AddmmBackward0" and type(first.next_functions[0][0]).__name__ == A
+
+
+def test_edges_of_a_linear_layer_are_those_of_addmm():
+    x, w, b = wisp.rand(3, 4, requires_grad=True), wisp.rand(5, 4, requires_grad=True), wisp.rand(5, requires_grad=True)
+    for inputs in (x, x[None], x[0]):
+        edges = [node for node, _ in F.linear(inputs, w, b).grad_fn.next_functions]
+        assert edges[0].variable is b and edges[2].variable is w
+        assert [getattr(node, "variable", None) is w for node, _ in F.linear(inputs, w).grad_fn.next_functions] == [False, True]
+
+
+def test_hooks_of_a_bias_are_called_before_those_of_its_weight():
+    called = []
+    layers = wisp.nn.Sequential(wisp.nn.Linear(3, 4), wisp.nn.ReLU(), wisp.nn.Linear(4, 2))
+    for name, parameter in layers.named_parameters():
+        parameter.register_hook(lambda g, name=name: called.append(name))
+    layers(wisp.rand(5, 3)).sum().backward()
+    assert called == ["2.bias", "2.weight", "0.bias", "0.weight"]
 
 
 def test_a_recurrent_layer_is_one_node():

@@ -192,11 +192,14 @@ bool is_int(PyObject* o) {
     return n && n->nb_index && !is_numpy_bool(o);
 }
 
+// Of several sizes only the first may not be a bool: programs count with them (zeros(n, with_bias)), and PyTorch looks no further.
+bool is_size(PyObject* o, Py_ssize_t at) { return is_int(o) || (at > 0 && PyBool_Check(o)); }
+
 bool is_ints(PyObject* o) {
     if (PyTuple_Check(o) || PyList_Check(o)) {
         const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
         for (Py_ssize_t i = 0; i < n; i++)
-            if (!is_int(PySequence_Fast_GET_ITEM(o, i))) return false;
+            if (!is_size(PySequence_Fast_GET_ITEM(o, i), i)) return false;
         return true;
     }
     return is_int(o);
@@ -244,7 +247,7 @@ std::string misfit(const Parameter& p, PyObject* o) {
     if ((p.kind == Kind::integers || p.kind == Kind::rest) && (PyTuple_Check(o) || PyList_Check(o)))
         for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++) {
             PyObject* item = PySequence_Fast_GET_ITEM(o, i);
-            if (is_int(item)) continue;
+            if (is_size(item, i)) continue;
             const std::string found = str("must be tuple of ints, but found element of type ", Py_TYPE(item)->tp_name, " at pos ", i);
             if (!PyFloat_Check(item)) return found;
             const Ref shown(PyObject_Repr(item));

@@ -36,6 +36,10 @@ def pairs(p):
     yield 1.0, 1.0 + 1e-9, {}
     yield 1.0, 1.1, {}
     yield 1, 1.0, {}
+    yield 1.0, np.float64(1.0), {}
+    yield np.float32(1.0), 1.0, {}
+    yield 1, np.int64(2), {}
+    yield 1.0, np.int64(1), {}
     yield True, False, {}
     yield None, 1, {}
     yield None, None, {}

@@ -145,6 +145,7 @@ def _compare(actual, expected, options, path):
 
 
 def _compare_numbers(actual, expected, options, path):
+    actual, expected = (value.item() if isinstance(value, numpy.number) else value for value in (actual, expected))
     if options.check_dtype and type(actual) is not type(expected):
         raise _Mismatch(f"The (d)types do not match: {type(actual)} != {type(expected)}.", path)
     names = [

@@ -418,3 +418,16 @@ def test_results_that_do_not_fit_are_told():
 def test_methods_of_tensor_take_sparse_tensors():
     x = wisp.eye(2).to_sparse()
     assert wisp.Tensor.to_sparse(x).to_dense().equal(wisp.eye(2)) and wisp.Tensor.to_sparse_csr(x).layout is wisp.sparse_csr
+
+
+def test_bools_among_sizes_count_as_numbers():
+    assert wisp.zeros(2, True).shape == (2, 1) == wisp.rand((2, True)).shape
+    assert wisp.ones(2, False).shape == (2, 0) and wisp.ones(1, 6).expand(2, True, 6).shape == (2, 1, 6)
+    for first in (
+        lambda: wisp.zeros(True),
+        lambda: wisp.zeros(True, 2),
+        lambda: wisp.full((True, 2), 1.0),
+        lambda: wisp.ones(6).view(True, 6),
+    ):
+        with pytest.raises(TypeError):
+            first()

@@ -41,8 +41,14 @@ template <class T> WISP_INLINE Compute<T> row_max(const T* x, int64_t n) {
     return max_lanes(top);
 }
 
+// The logarithm of a sum of exponentials, less one of the logits: by way of the largest, so that no digit of the difference is lost.
+template <class V> struct LogSumExp {
+    V top, log;
+    V less(V x) const { return (top - x) + log; }
+};
+
 // One sample whose logits lie next to each other. smooth: also the sum of weight * x, for label smoothing.
-template <class T> WISP_INLINE Compute<T> logsumexp_row(const T* x, const T* weight, int64_t n, bool smooth, double& weighted) {
+template <class T> WISP_INLINE LogSumExp<Compute<T>> logsumexp_row(const T* x, const T* weight, int64_t n, bool smooth, double& weighted) {
     using C = Compute<T>;
     const C top = row_max(x, n);
     // With all logits -inf, top - top is NaN and so is the result, as in PyTorch.
@@ -59,12 +65,12 @@ template <class T> WISP_INLINE Compute<T> logsumexp_row(const T* x, const T* wei
         sum_along<C>(n, total, [&](int64_t i, auto vector, Vector<C>* out) { out[0] = exp_nonpositive(vector.load(x + i) - top); });
         totals[0] = total[0];
     }
-    return top + C(log(totals[0]));
+    return {top, C(log(totals[0]))};
 }
 
 // The same for up to one vector of samples whose logits lie `stride` apart.
-template <class T> WISP_INLINE Vector<Compute<T>> logsumexp_columns(const T* x, const T* weight, int64_t n, int64_t stride, int64_t width,
-                                                                    bool smooth, Vector<Compute<T>>& weighted) {
+template <class T> WISP_INLINE LogSumExp<Vector<Compute<T>>> logsumexp_columns(const T* x, const T* weight, int64_t n, int64_t stride,
+                                                                               int64_t width, bool smooth, Vector<Compute<T>>& weighted) {
     using C = Compute<T>;
     auto get = [&](int64_t c) { return width == lanes<C> ? load(x + c * stride) : load_partial(x + c * stride, width, C(0)); };
     Vector<C> top = splat(C(-infinity_f)), sum = {};
@@ -78,23 +84,24 @@ template <class T> WISP_INLINE Vector<Compute<T>> logsumexp_columns(const T* x, 
     std::memcpy(logs, &sum, sizeof sum);
     for (int64_t j = 0; j < lanes<C>; j++) logs[j] = log(logs[j]);
     std::memcpy(&sum, logs, sizeof sum);
-    return top + sum;
+    return {top, sum};
 }
 
 // `sample` is the index into target; x_target its logit.
-template <class T> WISP_INLINE Compute<T> sample_loss(const LossArgs& a, int64_t sample, Compute<T> x_target, Compute<T> lse,
+template <class T> WISP_INLINE Compute<T> sample_loss(const LossArgs& a, int64_t sample, Compute<T> x_target, LogSumExp<Compute<T>> lse,
                                                       double weighted, double weights) {
     using C = Compute<T>;
     const int64_t target = a.target[sample];
     if (target == a.ignore_index) return 0;
     const double w = a.weight ? double(C(((const T*)a.weight)[target])) : 1.0;
-    const double plain = w * (double(lse) - double(x_target));
+    const LogSumExp<double> sum{double(lse.top), double(lse.log)};
+    const double plain = w * sum.less(double(x_target));
     if (a.label_smoothing == 0) return C(plain);
-    const double smooth = (double(lse) * weights - weighted) / double(a.classes);
+    const double smooth = ((sum.top + sum.log) * weights - weighted) / double(a.classes);
     return C((1 - a.label_smoothing) * plain + a.label_smoothing * smooth);
 }
 
-template <class T> int64_t cross_entropy_as(const LossArgs& a, Compute<T>* losses, Compute<T>* logsumexp, double* total_weight) {
+template <class T> int64_t cross_entropy_as(const LossArgs& a, Compute<T>* losses, LogSumExp<Compute<T>>* logsumexp, double* total_weight) {
     using C = Compute<T>;
     const int64_t bad = check_targets<T>(a, total_weight);
     if (bad >= 0) return bad;
@@ -112,12 +119,13 @@ template <class T> int64_t cross_entropy_as(const LossArgs& a, Compute<T>* losse
                 for (int64_t j = 0; j < width; j++)
                     for (int64_t c = 0; c < n; c++) turned[c * step + j] = C(x[(first + j) * n + c]);
                 Vector<C> none = {};
-                const Vector<C> lse = logsumexp_columns<C>(turned, nullptr, n, step, step, false, none);
+                const LogSumExp<Vector<C>> lse = logsumexp_columns<C>(turned, nullptr, n, step, step, false, none);
                 for (int64_t j = 0; j < width; j++) {
                     const int64_t target = a.target[first + j];
                     const C picked = target == a.ignore_index ? C(0) : turned[target * step + j];
-                    if (logsumexp) logsumexp[first + j] = lse[j];
-                    losses[first + j] = sample_loss<T>(a, first + j, picked, lse[j], 0, 0);
+                    const LogSumExp<C> own{lse.top[j], lse.log[j]};
+                    if (logsumexp) logsumexp[first + j] = own;
+                    losses[first + j] = sample_loss<T>(a, first + j, picked, own, 0, 0);
                 }
             }
         });
@@ -128,7 +136,7 @@ template <class T> int64_t cross_entropy_as(const LossArgs& a, Compute<T>* losse
             for (int64_t i = begin; i < end; i++) {
                 const T* row = x + i * a.classes;
                 double weighted = 0;
-                const C lse = logsumexp_row(row, weight, a.classes, smooth, weighted);
+                const LogSumExp<C> lse = logsumexp_row(row, weight, a.classes, smooth, weighted);
                 if (logsumexp) logsumexp[i] = lse;
                 const int64_t target = a.target[i];
                 const C picked = target == a.ignore_index ? C(0) : C(row[target]);
@@ -144,20 +152,21 @@ template <class T> int64_t cross_entropy_as(const LossArgs& a, Compute<T>* losse
             const int64_t column = block % blocks * step, left = a.inner - column, width = left < step ? left : step;
             const T* at = x + block / blocks * a.classes * a.inner + column;
             Vector<C> weighted = {};
-            const Vector<C> lse = logsumexp_columns(at, weight, a.classes, a.inner, width, smooth, weighted);
+            const LogSumExp<Vector<C>> lse = logsumexp_columns(at, weight, a.classes, a.inner, width, smooth, weighted);
             for (int64_t j = 0; j < width; j++) {
                 const int64_t sample = block / blocks * a.inner + column + j, target = a.target[sample];
                 const C picked = target == a.ignore_index ? C(0) : C(at[target * a.inner + j]);
-                if (logsumexp) logsumexp[sample] = lse[j];
-                losses[sample] = sample_loss<T>(a, sample, picked, lse[j], double(weighted[j]), weights);
+                const LogSumExp<C> own{lse.top[j], lse.log[j]};
+                if (logsumexp) logsumexp[sample] = own;
+                losses[sample] = sample_loss<T>(a, sample, picked, own, double(weighted[j]), weights);
             }
         }
     });
     return -1;
 }
 
-template <class T> void cross_entropy_backward_as(const LossArgs& a, const Compute<T>* logsumexp, const Compute<T>* grad, bool one_grad,
-                                                  double factor, T* dx) {
+template <class T> void cross_entropy_backward_as(const LossArgs& a, const LogSumExp<Compute<T>>* logsumexp, const Compute<T>* grad,
+                                                  bool one_grad, double factor, T* dx) {
     using C = Compute<T>;
     const T *x = (const T*)a.input, *weight = (const T*)a.weight;
     const double smoothing = a.label_smoothing, weights = smoothing != 0 ? weight_sum<T>(a) : 0;
@@ -183,9 +192,10 @@ template <class T> void cross_entropy_backward_as(const LossArgs& a, const Compu
                 }
                 C of_softmax, of_target, of_weight;
                 factors(i, of_softmax, of_target, of_weight);
-                const C lse = logsumexp[i];
+                const LogSumExp<C> lse = logsumexp[i];
+                const LogSumExp<Vector<C>> each{splat(lse.top), splat(lse.log)};
                 each_vector<C>(a.classes, [&](int64_t c, auto vector) {
-                    Vector<C> v = exp_nonpositive(vector.load(row + c) - lse) * of_softmax;
+                    Vector<C> v = exp_nonpositive(-each.less(vector.load(row + c))) * of_softmax;
                     if (of_weight != 0) v -= weight ? vector.load(weight + c) * of_weight : splat(of_weight);
                     vector.store(out + c, v);
                 });
@@ -195,7 +205,7 @@ template <class T> void cross_entropy_backward_as(const LossArgs& a, const Compu
                     continue;
                 }
                 // Again in C, so that a half type is rounded once.
-                C v = exp(C(row[t]) - lse) * of_softmax - of_target;
+                C v = exp(-lse.less(C(row[t]))) * of_softmax - of_target;
                 if (of_weight != 0) v -= weight ? C(weight[t]) * of_weight : of_weight;
                 out[t] = T(v);
             }
@@ -208,20 +218,22 @@ template <class T> void cross_entropy_backward_as(const LossArgs& a, const Compu
         for (int64_t block = begin; block < end; block++) {
             const int64_t column = block % blocks * step, left = a.inner - column, width = left < step ? left : step;
             const int64_t at = block / blocks * a.classes * a.inner + column, first = block / blocks * a.inner + column;
-            Vector<C> of_softmax = {}, of_weight = {}, lse = {};
+            Vector<C> of_softmax = {}, of_weight = {};
+            LogSumExp<Vector<C>> lse = {};
             C of_target[step];
             for (int64_t j = 0; j < width; j++) {
                 C s, w;
                 factors(first + j, s, of_target[j], w);
                 of_softmax[j] = s;
                 of_weight[j] = w;
-                lse[j] = logsumexp[first + j];
+                lse.top[j] = logsumexp[first + j].top;
+                lse.log[j] = logsumexp[first + j].log;
             }
             const bool whole = width == step;
             for (int64_t c = 0; c < a.classes; c++) {
                 const T* p = x + at + c * a.inner;
                 const Vector<C> logits = whole ? load(p) : load_partial(p, width, C(0));
-                Vector<C> v = exp_nonpositive(logits - lse) * of_softmax;
+                Vector<C> v = exp_nonpositive(-lse.less(logits)) * of_softmax;
                 const auto unless = [](auto x, auto zero) __attribute__((always_inline)) { return zero == 0 ? decltype(x){} : x; };
                 v = by_register(unless, v, of_softmax);  // an ignored sample may hold NaN
                 v -= weight ? of_weight * C(weight[c]) : of_weight;
@@ -267,7 +279,7 @@ int64_t forward(const LossArgs& a, void* losses, void* logsumexp, void* result, 
         using T = decltype(zero);
         using C = Compute<T>;
         double weights;
-        bad = a.entropy ? cross_entropy_as<T>(a, (C*)losses, (C*)logsumexp, &weights) : nll_as<T>(a, (C*)losses, &weights);
+        bad = a.entropy ? cross_entropy_as<T>(a, (C*)losses, (LogSumExp<C>*)logsumexp, &weights) : nll_as<T>(a, (C*)losses, &weights);
         if (total) *total = weights;
         if (!result || bad >= 0) return;
         double sum = 0;
@@ -281,7 +293,7 @@ void backward(const LossArgs& a, const void* logsumexp, const void* grad, bool o
     with_floating(a.dtype, [&](auto zero) {
         using T = decltype(zero);
         using C = Compute<T>;
-        if (a.entropy) cross_entropy_backward_as<T>(a, (const C*)logsumexp, (const C*)grad, one_grad, factor, (T*)grad_input);
+        if (a.entropy) cross_entropy_backward_as<T>(a, (const LogSumExp<C>*)logsumexp, (const C*)grad, one_grad, factor, (T*)grad_input);
         else nll_backward_as<T>(a, (const C*)grad, one_grad, factor, (T*)grad_input);
     });
 }

@@ -1,7 +1,8 @@
 // Cross entropy and negative log likelihood with class indices, forward and backward.
 //
 // Logits are contiguous (outer, classes, inner), targets (outer, inner). Each sample's loss, logsumexp and the gradient
-// of each sample's loss are float for float and the half types, double for double. A target equal to ignore_index
+// of each sample's loss are float for float and the half types, double for double. The logsumexp of a sample is two numbers, its largest
+// logit and the logarithm of the sum relative to that: their sum would round off what makes the loss. A target equal to ignore_index
 // counts nothing. Functions that check targets return the first that is out of range, or -1.
 #pragma once
 #include "core/dtype.h"
@@ -22,7 +23,7 @@ struct LossArgs {
 };
 
 struct LossKernels {
-    // losses, logsumexp (for backward; may be null): per sample, in the dtype that is computed in. result (likewise, or null):
+    // losses, logsumexp (two numbers, for backward; may be null): per sample, in the dtype that is computed in. result (likewise, or null):
     // the sum of the losses, over the sum of the targets' weights if `total` is given, which gets that.
     // A target that is out of range: its position, else -1; or, on the GPU, raised at the next synchronisation.
     int64_t (*forward)(const LossArgs&, void* losses, void* logsumexp, void* result, double* total);

@@ -112,17 +112,17 @@ Tensor tied_to(const Tensor& t, const Tensor& x) {
 }
 
 // What the kernels work with, in one tensor, which backward gets: the sum of the weights, which a mean divides by, the logarithms of
-// the sums of exponentials and, unless they are the result, the losses, one for each sample. What is not wanted is null.
+// the sums of exponentials, two numbers each, and, unless they are the result, the losses, one for each sample. What is not wanted is null.
 struct Kept {
     Tensor memory;
     bool has_total, has_lse;
     Kept(bool total, bool lse, bool losses, int64_t samples, DType c) : has_total(total), has_lse(lse) {
-        if (total || lse || losses) memory = empty({two + (lse + losses) * wide(samples, c)}, DType::f64);
+        if (total || lse || losses) memory = empty({two + (2 * lse + losses) * wide(samples, c)}, DType::f64);
     }
     Kept(Tensor memory, bool total, bool lse) : memory(std::move(memory)), has_total(total), has_lse(lse) {}
     double* total() const { return has_total ? memory.device_data<double>() : nullptr; }
     void* lse() const { return has_lse ? memory.device_data<double>() + two : nullptr; }
-    void* losses(int64_t samples, DType c) const { return memory.device_data<double>() + two + has_lse * wide(samples, c); }
+    void* losses(int64_t samples, DType c) const { return memory.device_data<double>() + two + 2 * has_lse * wide(samples, c); }
 
 private:
     static constexpr int64_t two = 2;  // parts begin at 16 bytes, as kernels like it

@@ -11,6 +11,12 @@ struct LossArguments {
     Report* report;
 };
 
+// The logarithm of a sum of exponentials, less one of the logits: by way of the largest, so that no digit of the difference is lost.
+template <class C> struct LogSumExp {
+    C top, log;
+    WISP_INLINE C less(C x) const { return (top - x) + log; }
+};
+
 WISP_INLINE bool counts(const LossArguments& p, int64_t target) {
     if (target == p.ignore_index) return false;
     if (target >= 0 && target < p.classes) return true;
@@ -18,15 +24,15 @@ WISP_INLINE bool counts(const LossArguments& p, int64_t target) {
     return false;
 }
 
-template <class T, bool Entropy> WISP_INLINE void finish_sample(const LossArguments& p, const T* x, const T* weight, int64_t step,
-                                                                int64_t target, compute<T> lse, compute<T> smooth, compute<T>* loss,
-                                                                compute<T>* kept, compute<T>* share, int64_t sample) {
+template <class T, bool Entropy>
+WISP_INLINE void finish_sample(const LossArguments& p, const T* x, const T* weight, int64_t step, int64_t target, LogSumExp<compute<T>> lse,
+                               compute<T> smooth, compute<T>* loss, LogSumExp<compute<T>>* kept, compute<T>* share, int64_t sample) {
     using C = compute<T>;
     const bool there = counts(p, target);
     const C w = there ? (weight ? convert<C>(weight[target]) : C(1)) : C(0);
     C y = 0;
     if (there) {
-        y = w * (Entropy ? lse - convert<C>(x[target * step]) : -convert<C>(x[target * step]));
+        y = w * (Entropy ? lse.less(convert<C>(x[target * step])) : -convert<C>(x[target * step]));
         if (Entropy && p.smoothing != 0) y = C(1 - p.smoothing) * y + C(p.smoothing / double(p.classes)) * smooth;
     }
     loss[sample] = y;
@@ -50,7 +56,7 @@ template <class T, class F> WISP_INLINE void each_of_row(const T* row, int64_t n
 
 // The logarithm of the sum of exponentials of a row, and the sum of weight * (lse - x) for smoothing; all threads get them.
 template <class T, bool Warp> WISP_INLINE void row_statistics(const LossArguments& p, const T* x, const T* weight, compute<T>* shared,
-                                                              compute<T>& lse, compute<T>& smooth) {
+                                                              LogSumExp<compute<T>>& lse, compute<T>& smooth) {
     using C = compute<T>;
     const int me = Warp ? threadIdx.x % 32 : threadIdx.x, threads = Warp ? 32 : blockDim.x;
     // One pass: each thread keeps the largest so far and a sum that is relative to it.
@@ -66,22 +72,23 @@ template <class T, bool Warp> WISP_INLINE void row_statistics(const LossArgument
     const C largest = Warp ? over_warp<Max>(own) : over_block<Max>(own, shared);
     sum *= ::exp(own - largest);
     sum = Warp ? over_warp<Add>(sum) : over_block<Add>(sum, shared);
-    lse = largest + ::log(sum);
+    lse = {largest, ::log(sum)};
     if (p.smoothing == 0) return;
     each_of_row(x, p.classes, me, threads, [&](const T* v, int64_t at, int count) {
-        for (int i = 0; i < count; i++) smooth += (weight ? convert<C>(weight[at + i]) : C(1)) * (lse - convert<C>(v[i]));
+        for (int i = 0; i < count; i++) smooth += (weight ? convert<C>(weight[at + i]) : C(1)) * lse.less(convert<C>(v[i]));
     });
     smooth = Warp ? over_warp<Add>(smooth) : over_block<Add>(smooth, shared);
 }
 
 template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
-    loss_rows(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, compute<T>* kept,
+    loss_rows(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, LogSumExp<compute<T>>* kept,
               compute<T>* share) {
     using C = compute<T>;
     __shared__ C reduced[32];
     const int64_t r = blockIdx.x;
     x += r * p.classes;
-    C lse = 0, smooth = 0;
+    LogSumExp<C> lse{};
+    C smooth = 0;
     if (Entropy) row_statistics<T, false>(p, x, weight, reduced, lse, smooth);
     if (threadIdx.x == 0) finish_sample<T, Entropy>(p, x, weight, 1, target[r], lse, smooth, loss, kept, share, r);
 }
@@ -109,7 +116,7 @@ template <class T> __global__ void __launch_bounds__(1024)
 
 // All of it in one block of 32 warps: few samples of few classes, a warp or a thread a sample.
 template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
-    loss_of_few(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, compute<T>* kept,
+    loss_of_few(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, LogSumExp<compute<T>>* kept,
                 compute<T>* share, compute<T>* result, double* total) {
     using C = compute<T>;
     if (p.classes <= 32) {  // a thread a sample
@@ -123,9 +130,9 @@ template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
 #pragma unroll 8
                 for (int i = 0; i < n; i++) sum += ::exp(convert<C>(row[i]) - largest);
             }
-            const C lse = largest + ::log(sum);
+            const LogSumExp<C> lse{largest, ::log(sum)};
             if (Entropy && p.smoothing != 0)
-                for (int i = 0; i < n; i++) smooth += (weight ? convert<C>(weight[i]) : C(1)) * (lse - convert<C>(row[i]));
+                for (int i = 0; i < n; i++) smooth += (weight ? convert<C>(weight[i]) : C(1)) * lse.less(convert<C>(row[i]));
             finish_sample<T, Entropy>(p, row, weight, 1, target[r], lse, smooth, loss, kept, share, r);
         }
         __syncthreads();
@@ -133,7 +140,8 @@ template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
         return;
     }
     for (int64_t r = threadIdx.x / 32; r < p.outer; r += 32) {
-        C lse = 0, smooth = 0;
+        LogSumExp<C> lse{};
+        C smooth = 0;
         if (Entropy) row_statistics<T, true>(p, x + r * p.classes, weight, nullptr, lse, smooth);
         if (threadIdx.x % 32 == 0) finish_sample<T, Entropy>(p, x + r * p.classes, weight, 1, target[r], lse, smooth, loss, kept, share, r);
     }
@@ -142,20 +150,22 @@ template <class T, bool Entropy> __global__ void __launch_bounds__(1024)
 }
 
 template <class T, bool Entropy> __global__ void __launch_bounds__(256)
-    loss_columns(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, compute<T>* kept,
+    loss_columns(const LossArguments p, const T* x, const int64_t* target, const T* weight, compute<T>* loss, LogSumExp<compute<T>>* kept,
                  compute<T>* share) {
     using C = compute<T>;
     const int64_t sample = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (sample >= p.outer * p.inner) return;
     x += sample / p.inner * p.classes * p.inner + sample % p.inner;
-    C lse = 0, smooth = 0;
+    LogSumExp<C> lse{};
+    C smooth = 0;
     if (Entropy) {
         C largest = -INFINITY, sum = 0;
         for (int64_t i = 0; i < p.classes; i++) largest = Max::join(largest, convert<C>(x[i * p.inner]));
         for (int64_t i = 0; i < p.classes; i++) sum += ::exp(convert<C>(x[i * p.inner]) - largest);
-        lse = largest + ::log(sum);
+        lse = {largest, ::log(sum)};
         if (p.smoothing != 0)
-            for (int64_t i = 0; i < p.classes; i++) smooth += (weight ? convert<C>(weight[i]) : C(1)) * (lse - convert<C>(x[i * p.inner]));
+            for (int64_t i = 0; i < p.classes; i++)
+                smooth += (weight ? convert<C>(weight[i]) : C(1)) * lse.less(convert<C>(x[i * p.inner]));
     }
     finish_sample<T, Entropy>(p, x, weight, p.inner, target[sample], lse, smooth, loss, kept, share, sample);
 }
@@ -172,11 +182,11 @@ template <class T> __global__ void weight_total(const T* weight, compute<T>* tot
 
 // The derivative of a sample's loss by its score of class c, without the factor that its gradient is.
 template <class T, bool Entropy> WISP_INLINE compute<T> loss_derivative(const LossArguments& p, compute<T> x, int64_t c, int64_t target,
-                                                                        const T* weight, compute<T> w, compute<T> lse,
+                                                                        const T* weight, compute<T> w, LogSumExp<compute<T>> lse,
                                                                         const compute<T>* all_weights) {
     using C = compute<T>;
     if (!Entropy) return c == target ? -w : C(0);
-    const C probability = ::exp(x - lse);
+    const C probability = ::exp(-lse.less(x));
     C d = w * (probability - (c == target ? C(1) : C(0)));
     if (p.smoothing != 0) {
         const C all = weight ? *all_weights : C(p.classes);
@@ -188,7 +198,7 @@ template <class T, bool Entropy> WISP_INLINE compute<T> loss_derivative(const Lo
 // dx of a row: g (one for all, or one each) over *total (where given) times the derivative of its loss. x and dx are aligned alike; where
 // dx is of another type, rows begin and end at multiples of a vector.
 template <class T, bool Entropy, class D = T> __global__ void __launch_bounds__(1024)
-    loss_rows_backward(const LossArguments p, const T* x, const int64_t* target, const T* weight, const compute<T>* lse,
+    loss_rows_backward(const LossArguments p, const T* x, const int64_t* target, const T* weight, const LogSumExp<compute<T>>* lse,
                        const compute<T>* g, int one, const double* total, const compute<T>* all_weights, D* dx) {
     using C = compute<T>;
     constexpr int V = 16 / int(sizeof(T));
@@ -196,7 +206,8 @@ template <class T, bool Entropy, class D = T> __global__ void __launch_bounds__(
     x += r * n;
     dx += r * n;
     const bool there = t != p.ignore_index && t >= 0 && t < n;
-    const C w = !there ? C(0) : weight ? convert<C>(weight[t]) : C(1), sum = Entropy ? lse[r] : C(0);
+    const C w = !there ? C(0) : weight ? convert<C>(weight[t]) : C(1);
+    const LogSumExp<C> sum = Entropy ? lse[r] : LogSumExp<C>{};
     C factor = g[one ? 0 : r];
     if (total) factor /= compute<T>(*total);
     auto gradient = [&](int64_t i, T v) {
@@ -218,8 +229,8 @@ template <class T, bool Entropy, class D = T> __global__ void __launch_bounds__(
 
 // The same for any layout, an element a thread.
 template <class T, bool Entropy> __global__ void __launch_bounds__(256)
-    loss_backward(const LossArguments p, const T* x, const int64_t* target, const T* weight, const compute<T>* lse, const compute<T>* g,
-                  int one, const double* total, const compute<T>* all_weights, T* dx) {
+    loss_backward(const LossArguments p, const T* x, const int64_t* target, const T* weight, const LogSumExp<compute<T>>* lse,
+                  const compute<T>* g, int one, const double* total, const compute<T>* all_weights, T* dx) {
     using C = compute<T>;
     const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x;
     if (i >= p.outer * p.classes * p.inner) return;
@@ -227,7 +238,7 @@ template <class T, bool Entropy> __global__ void __launch_bounds__(256)
     C d = 0;
     if (t != p.ignore_index && t >= 0 && t < p.classes) {
         const C w = weight ? convert<C>(weight[t]) : C(1);
-        d = loss_derivative<T, Entropy>(p, convert<C>(x[i]), c, t, weight, w, Entropy ? lse[sample] : C(0), all_weights) *
+        d = loss_derivative<T, Entropy>(p, convert<C>(x[i]), c, t, weight, w, Entropy ? lse[sample] : LogSumExp<C>{}, all_weights) *
             g[one ? 0 : sample];
         if (total) d /= compute<T>(*total);
     }

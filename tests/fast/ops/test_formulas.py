@@ -1,5 +1,7 @@
 """Fused kernels equal the plain formula, in values and gradients, one line each; cases of one kernel are in test_fused.py."""
 
+import math
+
 import numpy as np
 import pytest
 from layouts import LAYOUTS
@@ -111,3 +113,18 @@ def test_dropout_is_a_scaled_mask():
     assert wisp.allclose(x.grad, kept / 0.75)
     assert F.dropout(x, 0.25, training=False) is x
     assert not F.dropout(x, 1.0).any() and wisp.equal(F.dropout(x, 0.0), x)
+
+
+@pytest.mark.parametrize("classes, inner", [(2, ()), (100, ()), (3, (5,))])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_of_large_logits_loses_no_digits(classes, inner, smoothing):
+    logits = 1e4 + wisp.arange(4 * classes * math.prod(inner)).reshape(4, classes, *inner) % 7
+    target = wisp.arange(4 * math.prod(inner)).reshape(4, *inner) % classes
+    found = []
+    for dtype in (wisp.float32, wisp.float64):
+        x = logits.to(dtype, copy=True).requires_grad_()
+        losses = wisp.nn.functional.cross_entropy(x, target, reduction="none", label_smoothing=smoothing)
+        losses.sum().backward()
+        found.append((losses.detach().double(), x.grad.double()))
+    for near, exact in zip(*found):
+        wisp.testing.assert_close(near, exact, rtol=3e-6, atol=1e-6)

@@ -481,3 +481,16 @@ def test_names_of_a_list_s_places():
     assert layers._get_abs_string_index(-1) == "1"
     with pytest.raises(IndexError, match="out of range"):
         layers._get_abs_string_index(2)
+
+
+def test_a_second_init_forgets_the_members():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.number = nn.Linear(2, 2), 1
+            self.register_buffer("steps", wisp.zeros(1))
+            super().__init__()
+            assert not hasattr(self, "layer") and not hasattr(self, "steps") and self.number == 1
+            self.add_module("layer", nn.Linear(2, 3))
+
+    assert [tuple(p.shape) for p in Twice().parameters()] == [(3, 2), (3,)]

@@ -185,6 +185,9 @@ class Module(Hooks, State, _ModuleBase):
             if args:
                 raise TypeError(f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given")
         state, owner = self.__dict__, weakref.ref(self)
+        for registry in _REGISTRIES:  # called again, as by classes with two bases, it forgets the members
+            for name in state.get(registry, ()):
+                state.pop(name, None)
         state["training"] = True
         state["_parameters"] = Registry(owner)
         state["_buffers"] = Registry(owner)

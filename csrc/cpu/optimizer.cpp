@@ -56,10 +56,10 @@ void step(OptimizerRule rule, const OptimizerSettings& settings, const Optimizer
 
 void sum_squares(const OptimizerTensor* tensors, int64_t count, double* out) {
     constexpr int64_t block = 16384;  // fixed pieces, one sum each, added in order
-    int64_t blocks = 0;
-    for (int64_t i = 0; i < count; i++) blocks += (tensors[i].n + block - 1) / block;
+    int64_t blocks = 0, elements = 0;
+    for (int64_t i = 0; i < count; i++) blocks += (tensors[i].n + block - 1) / block, elements += tensors[i].n;
     double* sums = static_cast<double*>(scratch(0, size_t(blocks + 1) * sizeof(double)));
-    parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(blocks, blocks * block / (elements + 1) + 1, [&](int64_t begin, int64_t end) {
         int64_t start = 0;
         for (int64_t i = 0; i < count && start < end; i++) {
             const int64_t own = (tensors[i].n + block - 1) / block;

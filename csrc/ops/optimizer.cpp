@@ -330,13 +330,13 @@ std::vector<OptimizerTensor> plain_list(const TensorList& tensors) {
     return list;
 }
 
-// The 2-norm of all elements of all tensors together, for clip_grad_norm_.
-Tensor total_norm(const TensorList& tensors) {
-    if (tensors.empty()) throw RuntimeError("_total_norm: expected a tensor");
+// The sum of the squares of all elements of all tensors, and of what was summed before, in double.
+Tensor sum_of_squares(const TensorList& tensors, const Tensor& before) {
+    if (tensors.empty()) throw RuntimeError("_sum_of_squares: expected a tensor");
     TensorList dense;
     int64_t work = 0;
     for (const Tensor& t : tensors) {
-        if (!is_differentiable(t.dtype())) throw RuntimeError("_total_norm: expected floating tensors, got ", t.dtype());
+        if (!is_differentiable(t.dtype())) throw RuntimeError("_sum_of_squares: expected floating tensors, got ", t.dtype());
         dense.push_back(t.layout().is_non_overlapping_and_dense() ? t : kernel_input(t));
         work += t.numel();
     }
@@ -347,7 +347,7 @@ Tensor total_norm(const TensorList& tensors) {
         Unlocked unlocked(work);
         kernels::optimizer().sum_squares(list.data(), int64_t(list.size()), total.device_data<double>());
     }
-    return to(sqrt(total), real_of(tensors[0].dtype()));
+    return before ? total + before : total;
 }
 
 // Multiplies every tensor by a number, in place.
@@ -429,7 +429,7 @@ static const Operators operators = {
          for (const Tensor& p : params) set_grad(p, Tensor());
      },
      stored | function},
-    {"_total_norm(Tensor[] tensors)", total_norm, function},
+    {"_sum_of_squares(Tensor[] tensors, Tensor? before)", sum_of_squares, function},
     {"_scale_tensors(Tensor[] tensors, float factor)", scale_tensors, function | writes},
     {"_unscale_tensors(Tensor[] tensors, Tensor factor, Tensor found)", unscale_tensors, function},
 };

@@ -141,6 +141,39 @@ def test_shared_members_appear_once():
     assert len(names(m.named_parameters(remove_duplicate=False))) == 4
 
 
+def test_the_walk_through_modules_is_in_order_and_takes_those_that_walk_themselves():
+    class Closed(nn.Module):
+        """Shows nothing of its inside."""
+
+        def __init__(self):
+            super().__init__()
+            self.hidden = nn.Linear(1, 1)
+
+        def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+            yield prefix, self
+
+    shared = nn.Sequential(nn.ReLU())
+    m = nn.Sequential(nn.Sequential(shared, nn.Tanh()), Closed(), shared, nn.Sequential())
+    m.register_module("none", None)
+    own = ["", "0", "0.0", "0.0.0", "0.1", "1", "3"]
+    assert names(m.named_modules()) == own
+    assert names(m.named_modules(prefix="p")) == ["p" + ("." + name if name else "") for name in own]
+    assert names(m.named_modules(remove_duplicate=False)) == ["", "0", "0.0", "0.0.0", "0.1", "1", "2", "2.0", "3"]
+    assert names(m.named_modules(memo={shared})) == ["", "0", "0.1", "1", "3"]
+    seen = []
+    for name, module in m.named_modules():  # what is added below a module while it is shown is walked through, too
+        seen.append(name)
+        if name == "3":
+            module.add_module("late", nn.ReLU())
+    assert seen == [*own, "3.late"]
+    deep = nn.Module()
+    inner = deep
+    for _ in range(3000):  # deeper than generators within generators can go
+        inner.next = nn.Module()
+        inner = inner.next
+    assert len(list(deep.named_modules())) == 3001
+
+
 def test_paths():
     net = Net()
     assert net.get_submodule("blocks.1") is net.blocks[1] and net.get_submodule("") is net

@@ -27,6 +27,26 @@ def test_clip():
     assert utils.clip_grad_norm_([], 1.0).item() == 0
 
 
+def test_clipping_of_more_gradients_than_a_part_has():
+    def parameters(dtypes, without):
+        made = [wisp.zeros(2, dtype=dtypes[i % len(dtypes)], requires_grad=True) for i in range(2500)]
+        for i, p in enumerate(made):
+            if i not in without:
+                p.grad = wisp.full((2,), float(i % 5), dtype=p.dtype)
+        return made
+
+    squares = [2.0 * (i % 5) ** 2 for i in range(2500)]
+    for dtypes in ((wisp.float32,), (wisp.float32, wisp.float64), (wisp.complex64,)):
+        for without in ((), range(1000, 2200)):  # a whole part has none
+            total = math.sqrt(sum(s for i, s in enumerate(squares) if i not in without))
+            for given in (list, iter):
+                made = parameters(dtypes, without)
+                assert utils.clip_grad_norm_(given(made), 1.0).item() == pytest.approx(total)
+                for i in (0, 3, 999, 1029, 2204, 2499):
+                    expected = None if i in without else pytest.approx([i % 5 / total] * 2, rel=1e-4)
+                    assert (made[i].grad if made[i].grad is None else abs(made[i].grad).tolist()) == expected
+
+
 def test_vectors():
     layer = nn.Linear(3, 2)
     vector = utils.parameters_to_vector(layer.parameters())

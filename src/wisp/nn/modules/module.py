@@ -363,13 +363,13 @@ class Module(Hooks, State, _ModuleBase):
     def _named_members(self, get_members_fn, prefix="", recurse=True, remove_duplicate=True):
         seen = set()
         modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
-        for module_prefix, module in modules:
+        for path, module in modules:
             for name, member in get_members_fn(module):
                 if member is None or id(member) in seen:
                     continue
                 if remove_duplicate:
                     seen.add(id(member))
-                yield f"{module_prefix}.{name}" if module_prefix else name, member
+                yield f"{path}.{name}" if path else name, member
 
     def parameters(self, recurse=True):
         """All parameters, each once."""
@@ -420,9 +420,24 @@ class Module(Hooks, State, _ModuleBase):
         if remove_duplicate:
             memo.add(self)
         yield prefix, self
-        for name, module in self._modules.items():
-            if module is not None:
-                yield from module.named_modules(memo, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+        # The walk keeps its own stack: a generator for each level would hand every module through all levels above it.
+        levels = [(f"{prefix}." if prefix else "", iter(self._modules.items()))]
+        while levels:
+            path, members = levels[-1]
+            for name, module in members:
+                if module is None or module in memo:
+                    continue
+                if type(module).named_modules is not Module.named_modules:  # a class with a walk of its own
+                    yield from module.named_modules(memo, path + name, remove_duplicate)
+                    continue
+                if remove_duplicate:
+                    memo.add(module)
+                yield path + name, module
+                if module._modules:
+                    levels.append((f"{path}{name}.", iter(module._modules.items())))
+                    break
+            else:
+                levels.pop()
 
     def get_submodule(self, target):
         """The module of the given name, such as `blocks.3.fc1`."""

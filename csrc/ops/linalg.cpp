@@ -402,9 +402,19 @@ static Tensor cholesky_solve(const Tensor& b, const Tensor& l, bool upper) {
     check_inexact(l, "cholesky_solve");
     check_same_dtype(l, b, "cholesky_solve");
     check_systems(l, b, true, "cholesky_solve");
-    const Tensor adjoint = mH(l);
-    return upper ? solve_triangular(l, solve_triangular(adjoint, b, false), true)
-                 : solve_triangular(adjoint, solve_triangular(l, b, false), true);
+    const Tensor factor = alias(l), adjoint = mH(factor);
+    const Tensor x = upper ? solve_triangular(factor, solve_triangular(adjoint, alias(b), false), true)
+                           : solve_triangular(adjoint, solve_triangular(factor, alias(b), false), true);
+    if (needs_grad(b, l))
+        record(x, "CholeskySolveBackward0", {b, l}, {l, x}, [upper](Backward& bw) {
+            const Tensor l = bw.saved(0), x = bw.saved(1), gB = cholesky_solve(bw.grad(), l, upper);
+            bw.set(0, gB);
+            if (!bw.needs(1)) return;
+            // That of a factor which need not be triangular, as in PyTorch: a matrix, of which this is a factor, has no zeros.
+            const Tensor half = times_adjoint(gB, x), g = neg(half + mH(half)), factor = triangle(l, 0, upper);
+            bw.set(1, upper ? times(factor, g) : times(g, factor));
+        });
+    return x;
 }
 static Tensor cholesky_inverse(const Tensor& l, bool upper) {
     check_square(l, "cholesky_inverse");
@@ -622,10 +632,7 @@ static const Operators operators = {
      R"(The Cholesky factor, and a number that is 0 where it exists.
         >>> wisp.linalg.cholesky_ex(wisp.tensor([[-1.0]])).info
         tensor(1, dtype=torch.int32))"},
-    {"cholesky_solve(Tensor input|B, Tensor L|input2, bool upper=False, *, Tensor? out=None)",
-     [](const Tensor& b, const Tensor& l, bool upper) {
-         return whole("CholeskySolveBackward0", {b, l}, [&] { return cholesky_solve(b, l, upper); });
-     },
+    {"cholesky_solve(Tensor input|B, Tensor L|input2, bool upper=False, *, Tensor? out=None)", cholesky_solve,
      function | method | cpu_float32,
      R"(The solution of a system from its Cholesky factor.
         >>> wisp.cholesky_solve(wisp.tensor([[8.0]]), wisp.tensor([[2.0]]))

@@ -168,8 +168,17 @@ PyObject* size_from_tuple(PyObject* tuple) {  // steals
     PyObject* s = size_type.tp_alloc(&size_type, n);
     for (Py_ssize_t i = 0; s && i < n; i++) {
         PyObject* item = PyTuple_GET_ITEM(tuple, i);
-        Py_INCREF(item);
-        PyTuple_SET_ITEM(s, i, item);
+        if (PyLong_Check(item) && !PyBool_Check(item)) {
+            Py_INCREF(item);
+        } else {  // a tensor of one integer, a bool: what it stands for
+            PyObject* index = PyNumber_Index(item);
+            const char* type = Py_TYPE(item)->tp_name;
+            if (!index) PyErr_Format(PyExc_TypeError, "torch.Size() takes an iterable of 'int' (item %zd is '%s')", i, type);
+            item = index ? PyNumber_Long(index) : nullptr;
+            Py_XDECREF(index);
+            if (!item) Py_CLEAR(s);
+        }
+        if (s) PyTuple_SET_ITEM(s, i, item);
     }
     Py_DECREF(tuple);
     return s;
@@ -177,21 +186,7 @@ PyObject* size_from_tuple(PyObject* tuple) {  // steals
 PyObject* size_new(PyTypeObject*, PyObject* args, PyObject*) {
     PyObject* values = nullptr;
     if (!PyArg_ParseTuple(args, "|O", &values)) return nullptr;
-    PyObject* tuple = values ? PySequence_Tuple(values) : PyTuple_New(0);
-    if (!tuple) return nullptr;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
-        PyObject* index = PyNumber_Index(PyTuple_GET_ITEM(tuple, i));
-        if (!index) {
-            PyErr_Clear();
-            PyErr_Format(PyExc_TypeError, "torch.Size() takes an iterable of 'int' (item %zd is '%s')", i,
-                         Py_TYPE(PyTuple_GET_ITEM(tuple, i))->tp_name);
-            Py_DECREF(tuple);
-            return nullptr;
-        }
-        if (Py_REFCNT(tuple) == 1) PyTuple_SetItem(tuple, i, index);
-        else Py_DECREF(index);
-    }
-    return size_from_tuple(tuple);
+    return size_from_tuple(values ? PySequence_Tuple(values) : PyTuple_New(0));
 }
 PyObject* size_repr(PyObject* self) {
     std::string s = "torch.Size([";

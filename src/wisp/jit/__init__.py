@@ -149,8 +149,11 @@ def _reduce_scripted(self, protocol):
     # files and copies hold the module's own class
     import copyreg
 
-    state = object.__reduce_ex__(self, 2)[2]
-    return copyreg._reconstructor, (type(self)._original_class, object, None), state
+    original = type(self)._original_class
+    reduced = original.__reduce_ex__(self, 2)
+    if reduced[0] is not copyreg.__newobj__:  # a class that says itself what to make of it, as that of graphs does
+        return reduced
+    return copyreg._reconstructor, (original, object, None), *reduced[2:]
 
 
 def script(obj=None, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):

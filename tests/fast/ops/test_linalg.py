@@ -283,6 +283,23 @@ def test_a_singular_factor_has_no_inverse():
     assert wisp.cholesky_inverse(wisp.ones(0, 0)).shape == (0, 0)
 
 
+@pytest.mark.parametrize("dtype", [wisp.float64, wisp.complex128])
+@pytest.mark.parametrize("upper", [False, True])
+def test_the_gradient_of_a_cholesky_factor_is_that_of_any_factor(dtype, upper):
+    triangle, b = wisp.triu if upper else wisp.tril, random(4, 2, dtype=dtype, seed=1).requires_grad_()
+    factor = triangle(random(3, 4, 4, dtype=dtype) + 3 * wisp.eye(4)).requires_grad_()
+    matrix = factor.mH @ factor if upper else factor @ factor.mH
+    for ours, expected in (
+        (wisp.cholesky_solve(b, factor, upper), L.solve(matrix, b)),
+        (wisp.cholesky_inverse(factor, upper), L.inv(matrix)),
+    ):
+        ours, expected = (wisp.autograd.grad((y * y.conj()).sum().real, factor, retain_graph=True)[0] for y in (ours, expected))
+        close(ours, expected)
+    untidy = factor.detach() + (wisp.tril if upper else wisp.triu)(wisp.ones(4, 4), -1 if upper else 1)  # which is not read
+    assert gradcheck(lambda f, b: wisp.cholesky_solve(b, triangle(f), upper), (untidy.requires_grad_(), b), check_forward_ad=True)
+    assert gradgradcheck(lambda f, b: wisp.cholesky_solve(b, triangle(f), upper), (untidy, b))
+
+
 def test_norms_without_an_identity_of_nothing():
     for order in (math.inf, -1.0):
         with pytest.raises(RuntimeError, match="does not have an identity"):

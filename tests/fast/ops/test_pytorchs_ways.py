@@ -224,6 +224,15 @@ def test_sizes_are_joined_from_both_sides():
         size + [3]
 
 
+def test_a_size_holds_integers():
+    three, size = wisp.tensor(3), wisp.Size([1, 2])
+    for made in (wisp.Size((2, three)), wisp.Size([2, three]), size + (three,), (three,) + size, wisp.Size((True, 3))):
+        assert all(type(n) is int for n in made) and 3 in made
+    for make in (lambda: size + ("a",), lambda: (2.5,) + size, lambda: wisp.Size((None,))):
+        with pytest.raises(TypeError, match=r"takes an iterable of 'int' \(item \d is '(str|float|NoneType)'\)"):
+            make()
+
+
 def test_misfits_are_told_in_pytorchs_words():
     with pytest.raises(TypeError, match=r"argument 'dim' \(position 2\) must be int, not str"):
         wisp.unbind(wisp.ones(2), "x")

@@ -1,5 +1,7 @@
 """torch.library and torch.ops, torch.export, dtypes that Wisp lacks, and other names of PyTorch's package."""
 
+import copy
+import pickle
 import subprocess
 import sys
 
@@ -155,6 +157,13 @@ def test_scripted_modules_are_known_as_such(tmp_path):
     assert scripted.code_with_constants[0] == scripted.code and scripted.code_with_constants[1].const_mapping == {}
     scripted.save(str(tmp_path / "model.pt"))
     assert wisp.equal(wisp.jit.load(str(tmp_path / "model.pt"))(x), model(x))
+
+
+def test_a_scripted_graph_is_copied_and_pickled_as_a_graph():
+    graph = wisp.fx.symbolic_trace(wisp.nn.Sequential(wisp.nn.Linear(2, 2), wisp.nn.ReLU()))
+    scripted, x = wisp.jit.script(graph), wisp.rand(3, 2)
+    for made in (copy.deepcopy(scripted), pickle.loads(pickle.dumps(scripted))):
+        assert isinstance(made, wisp.fx.GraphModule) and (made(x) == graph(x)).all()
 
 
 def test_scripting_leaves_the_module_as_it_is():

@@ -35,10 +35,13 @@ ENOUGH = 20  # findings after which a kind is ended
 class Child:
     """A process that runs cases from a number on, or one case with some of its pieces, and tells where it is."""
 
+    told_to_end = False  # by SIGTERM: as if the time were up
+
     def __init__(self, options, kind, number, keep=None):
         command = [sys.executable, __file__, kind, "--seed", str(options.seed), "--child", str(number)]
         command += ["--device", options.device] + ["--planted"] * options.planted + (["--keep", keep] if keep is not None else [])
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        self.process = subprocess.Popen(command, **pipes, start_new_session=True)  # what is sent to the fuzzer's group is not a case's end
         os.set_blocking(self.process.stdout.fileno(), False)
         self.rest, self.number = b"", None
         self.wait_for(START)
@@ -64,7 +67,7 @@ class Child:
     def lines(self, end):
         """What the child says until `end`; afterwards `verdict` tells how it ended, if it did."""
         self.verdict = None
-        while time.monotonic() < end:
+        while time.monotonic() < end and not Child.told_to_end:
             ready = select.select([self.process.stdout], [], [], 0.2)[0]
             data = self.process.stdout.read() if ready else None
             if data == b"":
@@ -117,9 +120,9 @@ def smallest(options, kind, number):
         return None  # only after what came before: the number of the first case and this one tell
     keep, tries, width = list(range(pieces)), 0, max(1, pieces // 2)
     most = 8 if options.planted else REPEATS
-    while width and tries < most:
+    while width and tries < most and not Child.told_to_end:
         at = 0
-        while at < len(keep) and tries < most:
+        while at < len(keep) and tries < most and not Child.told_to_end:
             fewer = keep[:at] + keep[at + width :]
             tries += 1
             again, _, shorter = alone(options, kind, number, fewer)
@@ -132,9 +135,9 @@ def smallest(options, kind, number):
 
 
 def run(options, kind):
-    """The findings of one kind, each a text."""
+    """The findings of one kind, each a text, and how many cases there were."""
     findings, number, end = [], 0, time.monotonic() + options.seconds
-    while time.monotonic() < end and len(findings) < ENOUGH:
+    while time.monotonic() < end and not Child.told_to_end and len(findings) < ENOUGH:
         child, failed = Child(options, kind, number), []
         try:
             for line in child.lines(end):
@@ -204,12 +207,17 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if options.child is not None:
         return be_child(options)
+
+    def end(*_):
+        Child.told_to_end = True
+
+    signal.signal(signal.SIGTERM, end)
     failed = 0
     for kind in options.kinds:
-        before = processor_time()
+        before, begin = processor_time(), time.monotonic()
         findings, cases = run(options, kind)
-        worked = processor_time() - before
-        print(f"{kind}: {cases} cases in {options.seconds:g} s, {worked:.0f} s of processors, {len(findings)} findings", flush=True)
+        worked, took = processor_time() - before, time.monotonic() - begin
+        print(f"{kind}: {cases} cases in {took:.0f} s, {worked:.0f} s of processors, {len(findings)} findings", flush=True)
         failed += (not findings) if options.planted else len(findings)
     return failed
 

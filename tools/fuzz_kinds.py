@@ -227,11 +227,14 @@ class Programs(Kind):
         whole = wisp.Tensor.sub_
         wisp.Tensor.sub_ = lambda self, other, **kwargs: whole(self, other * 1.0001, **kwargs)
 
+    def seed_of(self, number):
+        return (self.seed * 1_000_003 + number) % 2**63  # what a generator takes
+
     def statements(self, number):
         """-> how the values begin and what is done, made while PyTorch runs it"""
         import torch
 
-        seed = self.seed * 1_000_003 + number
+        seed = self.seed_of(number)
         program, values = self.Program(seed), self.programs.start(torch, seed)
         made = []
         for _ in range(program.random.randrange(4, 14)):
@@ -252,7 +255,7 @@ class Programs(Kind):
         return self.in_region(number, say) if number % 4 == 3 else self.beside(number, keep, say)
 
     def in_region(self, number, say):
-        seed = self.seed * 1_000_003 + number
+        seed = self.seed_of(number)
         say("pieces", 0)
         say("text", f"program {seed} of tests/fast/compile/test_programs.py, in a region")
         plain, noted = self.regions.made(seed), self.regions.made(seed)

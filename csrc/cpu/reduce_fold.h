@@ -322,7 +322,7 @@ void map_block(Map map, T* __restrict dst, const T* __restrict src, int64_t n, c
         for (int64_t i = 0; i < n; i++) dst[i] = src[i] * src[i];
         break;
     case Map::power:
-        for (int64_t i = 0; i < n; i++) dst[i] = T(__builtin_pow(double(src[i] < 0 ? -src[i] : src[i]), power));
+        for (int64_t i = 0; i < n; i++) dst[i] = T(__builtin_pow(__builtin_fabs(double(src[i])), power));
         break;
     case Map::nonnan:
         for (int64_t i = 0; i < n; i++) dst[i] = src[i] == src[i] ? src[i] : T(0);

@@ -12,7 +12,7 @@ enum Norm : int { norm_0, norm_1, norm_2, norm_inf, norm_minus_inf, norm_p };
 
 template <class T> WISP_INLINE auto magnitude(T x) {
     if constexpr (is_complex<T>) return ::hypot(x.re, x.im);
-    else return x < T(0) ? T(-x) : x;
+    else return x > T(0) ? x : T(T(0) - x);  // of -0 too, which has an infinite inverse
 }
 template <class T> WISP_INLINE bool is_nan(T x) {
     if constexpr (is_complex<T>) return is_nan(x.re) || is_nan(x.im);

@@ -139,12 +139,13 @@ def test_norms_of_one_element_and_distances_of_nan():
 
 @pytest.mark.parametrize("length", [3, 100])
 def test_norms_of_negative_order(length):
-    """One zero is all of the norm, and nothing has a slope there."""
+    """One zero is all of the norm, whatever its sign, and nothing has a slope there."""
     more = [INF] * (length - 3)  # add nothing to a sum of inverses
-    rows = [[1.0, 2.0, 0.0], [1.0, 4.0, 2.0], [1e-30, 1e30, 3.0], [1e20, 1e20, 1e20]]
+    rows = [[-0.0, 2.0, 0.0], [1.0, 4.0, 2.0], [1e-30, 1e30, 3.0], [1e20, 1e20, 1e20]]
     x = wisp.tensor([row + more for row in rows], requires_grad=True)
     norms = wisp.linalg.vector_norm(x, -1, dim=1)
     same(norms.tolist(), [0, 1 / 1.75, 1e-30, 1e20 / 3])
+    assert math.copysign(1, wisp.linalg.vector_norm(wisp.tensor([-0.0, 1.0]), -1).item()) == 1
     norms[:2].sum().backward()
     same(x.grad[:2, :3].flatten().tolist(), [0, 0, 0, *((1 / 1.75 / v) ** 2 for v in rows[1])])
     same(wisp.linalg.vector_norm(x.detach(), -2, dim=1)[:2].tolist(), [0, 1.3125**-0.5])

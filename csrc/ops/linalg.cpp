@@ -411,8 +411,8 @@ static Tensor cholesky_solve(const Tensor& b, const Tensor& l, bool upper) {
             bw.set(0, gB);
             if (!bw.needs(1)) return;
             // That of a factor which need not be triangular, as in PyTorch: a matrix, of which this is a factor, has no zeros.
-            const Tensor half = times_adjoint(gB, x), g = neg(half + mH(half)), factor = triangle(l, 0, upper);
-            bw.set(1, upper ? times(factor, g) : times(g, factor));
+            const Tensor half = times_adjoint(gB, x), g = neg(half + mH(half));
+            bw.set(1, upper ? times(l, g) : times(g, l));
         });
     return x;
 }

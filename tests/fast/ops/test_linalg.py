@@ -305,3 +305,21 @@ def test_norms_without_an_identity_of_nothing():
         with pytest.raises(RuntimeError, match="does not have an identity"):
             wisp.linalg.vector_norm(wisp.ones(0, 0), order, dim=0)
     assert wisp.linalg.vector_norm(wisp.ones(2, 0), -1.0, dim=0).shape == (0,)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_gradients_by_a_cholesky_factor_are_those_of_its_product(upper):
+    # Of both triangles, as of the matrix that the factor stands for.
+    matrix = wisp.tensor([[3.0, 0.0, 0.0], [-1.0, 2.0, 0.0], [1.0, 4.0, 2.0]], dtype=wisp.float64)
+    factor = (matrix.mT if upper else matrix).contiguous().requires_grad_()
+    b = wisp.arange(6.0, dtype=wisp.float64).reshape(3, 2).requires_grad_()
+    product = factor.mT @ factor if upper else factor @ factor.mT
+    for found, exact in (
+        (wisp.cholesky_solve(b, factor, upper=upper), wisp.linalg.solve(product, b)),
+        (wisp.cholesky_inverse(factor, upper=upper), wisp.linalg.inv(product)),
+    ):
+        first, second = (wisp.autograd.grad(x.pow(2).sum(), factor, create_graph=True)[0] for x in (found, exact))
+        wisp.testing.assert_close(first, second)
+        wisp.testing.assert_close(*(wisp.autograd.grad(x.pow(2).sum(), factor, retain_graph=True)[0] for x in (first, second)))
+    batched = wisp.cholesky_solve(b.expand(4, 3, 2), factor, upper=upper)
+    assert wisp.autograd.grad(batched.sum(), factor)[0].shape == (3, 3)

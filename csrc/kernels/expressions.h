@@ -154,9 +154,22 @@ template <class T> WISP_INLINE T least_multiple(T a, T b) {
     const T d = greatest_divisor(a, b);
     return d == T(0) ? T(0) : abs(T(a / d * b));
 }
-template <class T> WISP_INLINE T nextafter(T a, T b) {
-    if constexpr (sizeof(T) == 4) return __builtin_nextafterf(a, b);
-    else return __builtin_nextafter(a, b);
+// The next number after a towards b: of this type, or, where `least` is not 0, of a shorter one with `fraction` bits behind the leading one,
+// of which `least` is the smallest number above 0 and `largest` the largest.
+template <class T> WISP_INLINE T next_number(T a, T b, T fraction, T least, T largest) {
+    if (least == T(0)) {
+        if constexpr (sizeof(T) == 4) return __builtin_nextafterf(a, b);
+        else return __builtin_nextafter(a, b);
+    }
+    if (a != a || b != b) return a + b;
+    if (a == b) return b;
+    if (a == T(0)) return copysign(least, b);
+    if (is_infinite(a)) return copysign(largest, a);
+    const T size = abs(a);
+    const double power = __builtin_ldexp(1.0, __builtin_ilogb(double(size)));
+    const bool outwards = (b > a) == (a > T(0));
+    const T step = larger(T(__builtin_ldexp(!outwards && double(size) == power ? power / 2 : power, -int(fraction))), least);
+    return copysign(outwards ? size + step : size - step, a);
 }
 template <class T> WISP_INLINE T log_add_exp(T a, T b) {
     if constexpr (is_complex_number<T>) {

@@ -1,5 +1,6 @@
 // The Python names of the pointwise table: every row becomes a function, a method, an in-place method and out=.
 // Rows whose call is not simply name(input) or name(input, other) are spelled out in csrc/ops/arithmetic.cpp.
+#include "../ops/ops.h"
 #include "../ops/pointwise.h"
 #include "registry.h"
 
@@ -78,9 +79,31 @@ Tensor heaviside_(const Tensor& input, const Arg& values) {
     return pointwise_(Pointwise::heaviside, input, values);
 }
 
+// The numbers of a 16-bit dtype lie further apart than those of float, which kernels compute in.
+Params spacing(DType d) {
+    if (d == DType::f16) return params_of(10.0, 0x1p-24, 65504.0);
+    if (d == DType::bf16) return params_of(7.0, 0x1p-133, 0x1.FEp127);
+    return params_of();
+}
+struct Neighbours {
+    DType dtype;
+    Params params;
+    Tensor other;  // in that dtype: one without dimensions may have another
+    Neighbours(const Tensor& a, const Tensor& b) : dtype(result_type(a, b)), params(spacing(dtype)), other(to(b, dtype)) {}
+};
+Tensor nextafter(const Arg& input, const Arg& other, Out out) {
+    const Neighbours n(*input.tensor, *other.tensor);
+    return pointwise_into(out, Pointwise::nextafter, input, n.other, {}, &n.params);
+}
+Tensor nextafter_(const Tensor& input, const Arg& other) {
+    const Neighbours n(input, *other.tensor);
+    return pointwise_(Pointwise::nextafter, input, n.other, {}, &n.params);
+}
+
 void name_binary(Pointwise op, const RowFacts& row, Tensor (*plain)(const Arg&, const Arg&, Out),
                  Tensor (*in_place)(const Tensor&, const Arg&)) {
     if (op == Pointwise::heaviside) plain = heaviside, in_place = heaviside_;
+    if (op == Pointwise::nextafter) plain = nextafter, in_place = nextafter_;
     const std::string first = row.has(first_number | special) ? "Operand" : "Tensor",
                       second = row.has(second_number | special) ? "Operand" : "Tensor";
     if (row.has(function | special))

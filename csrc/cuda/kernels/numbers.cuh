@@ -24,6 +24,8 @@
 #define __builtin_signbit(x) ((x) < 0 || (1 / (x) < 0 && (x) == 0))
 #define __builtin_nextafterf ::nextafterf
 #define __builtin_nextafter ::nextafter
+#define __builtin_ldexp ::ldexp
+#define __builtin_ilogb ::ilogb
 
 namespace wisp::kernels {
 // A number given with the call, as csrc/kernels/pointwise.h has it.

@@ -64,7 +64,7 @@ BINARY(copysign, F | I | B, promote, copysign(a, b), where(a == k(0), nought(g),
       R"(The size of each element with the sign of the other.
          >>> wisp.copysign(wisp.tensor([1.0, 2.0]), wisp.tensor([-3.0, 0.5]))
          tensor([-1.,  2.]))")
-BINARY(nextafter, F, same, nextafter(a, b), g, nought(g),
+BINARY(nextafter, F, same, next_number(a, b, p(0), p(1), p(2)), g, nought(g),
       everywhere,
       R"(The next number of the dtype from `input` towards `other`.
          >>> wisp.nextafter(wisp.tensor([1.0]), wisp.tensor([2.0])) > 1

@@ -367,3 +367,25 @@ def test_a_derivative_that_does_not_exist_is_an_error():
     with pytest.raises(NotImplementedError, match="the derivative for 'igamma: input' is not implemented."):
         y.backward()
     wisp.igamma(a.detach(), b).sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [wisp.float16, wisp.bfloat16])
+def test_the_next_number_of_16_bits(dtype):
+    codes = wisp.arange(-(2**15), 2**15).to(wisp.int16)
+    values = codes.view(dtype)
+    numbers = values[~values.isnan()]
+    in_order = numbers[numbers.double().sort(stable=True).indices]
+    in_order = in_order[in_order.double().diff(prepend=wisp.tensor([-math.inf], dtype=wisp.float64)) != 0]  # one of the two zeros
+    assert len(in_order) == len(numbers) - 1
+    up = wisp.nextafter(in_order, wisp.full_like(in_order, math.inf))
+    assert wisp.equal(up[:-1], in_order[1:]) and up[-1] == math.inf
+    down = wisp.nextafter(in_order, wisp.full_like(in_order, -math.inf))
+    assert wisp.equal(down[1:], in_order[:-1]) and down[0] == -math.inf
+    assert wisp.equal(wisp.nextafter(in_order, in_order), in_order)
+    assert wisp.nextafter(values, wisp.full_like(values, math.nan)).isnan().all()
+    x = wisp.ones(3, dtype=dtype, requires_grad=True)
+    y = wisp.nextafter(x, wisp.tensor(2.0))  # a number without dimensions has no say in the dtype
+    y.sum().backward()
+    assert y.dtype is dtype and (y - 1 == wisp.finfo(dtype).eps).all() and x.grad.tolist() == [1, 1, 1]
+    assert wisp.equal(wisp.ones(3, dtype=dtype).nextafter_(wisp.full((3,), 2.0, dtype=dtype)), y)
+    assert wisp.equal(wisp.nextafter(wisp.ones(3, dtype=dtype), wisp.tensor(1 + 1e-6)), wisp.ones(3, dtype=dtype))

@@ -87,6 +87,13 @@ template <class T> WISP_INLINE bool at_least_zero(T b) {
     if constexpr (is_complex_number<T>) return b.real() >= 0;
     else return b >= T(0);
 }
+// Reckoned from the nearer end, which it meets exactly at weight 0 or 1.
+template <class T> WISP_INLINE T between(T a, T b, T weight) {
+    bool near;
+    if constexpr (is_complex_number<T>) near = weight.real() * weight.real() + weight.imag() * weight.imag() < 0.25;
+    else near = abs(weight) < T(0.5);
+    return (near ? a : b) + (near ? weight : weight - T(1)) * (b - a);
+}
 
 // Division by an integer zero and the one quotient that overflows would trap; front doors refuse zero before.
 template <class T> WISP_INLINE T trunc_divide(T a, T b) {

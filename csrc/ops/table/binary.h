@@ -184,7 +184,7 @@ BINARY(bitwise_right_shift, I, same, shift_right(a, b), none, none,
       R"(The bits of each integer moved to the right.
          >>> wisp.bitwise_right_shift(wisp.tensor([8, 5]), 1)
          tensor([4, 2]))")
-BINARY(lerp_number, F | C, same, a + p(0) * (b - a), g * conj(k(1) - p(0)), g * conj(p(0)), node_named("LerpBackward0"))
+BINARY(lerp_number, F | C, same, between(a, b, p(0)), g * conj(k(1) - p(0)), g * conj(p(0)), node_named("LerpBackward0"))
 BINARY(squared_error, F | C, same, (a - b) * (a - b), g * k(2) * conj(a - b), g * k(-2) * conj(a - b), node_named("MseLossBackward0"))
 BINARY(absolute_error, F, same, abs(a - b), g * sgn(a - b), -g * sgn(a - b), node_named("AbsBackward0"))
 BINARY(smooth_error, F, same, where(abs(a - b) < p(0), k(0.5) * (a - b) * (a - b) / p(0), abs(a - b) - k(0.5) * p(0)), g * where(abs(a - b) < p(0), (a - b) / p(0), sgn(a - b)), -g * where(abs(a - b) < p(0), (a - b) / p(0), sgn(a - b)), node_named("SmoothL1LossBackward0"))
@@ -262,4 +262,4 @@ BINARY(shifted_chebyshev_polynomial_w, F | I | B, promote, shifted_chebyshev_pol
          tensor([-1.]))")
 TERNARY(addcmul, F | C | I | H, same, a + p(0) * b * c, g, g * conj(p(0) * c), g * conj(p(0) * b))
 TERNARY(addcdiv, F | C, same, a + p(0) * (b / c), g, g * conj(p(0) / c), -g * conj(p(0) * b / (c * c)))
-TERNARY(lerp, F | C, same, a + c * (b - a), g * conj(k(1) - c), g * conj(c), g * conj(b - a), node_named("LerpBackward1"))
+TERNARY(lerp, F | C, same, between(a, b, c), g * conj(k(1) - c), g * conj(c), g * conj(b - a), node_named("LerpBackward1"))

@@ -331,6 +331,18 @@ def test_subtraction_with_bools_is_refused():
         mask - mask
 
 
+@pytest.mark.parametrize("dtype", [wisp.float64, wisp.float32, wisp.bfloat16])
+def test_lerp_is_reckoned_from_the_nearer_end(dtype):
+    a, b = wisp.tensor([-math.inf, 1e30, 3.0], dtype=dtype), wisp.tensor([2.0, 1.0, math.inf], dtype=dtype)
+    for weight in (1.0, wisp.ones(3, dtype=dtype)):
+        assert wisp.lerp(a, b, weight)[1] == 1.0
+    for weight in (0.5, wisp.full((3,), 0.5, dtype=dtype)):
+        result = wisp.lerp(a, b, weight)
+        assert result[0] == -math.inf and result[2].isnan() and a.clone().lerp_(b, weight)[0] == -math.inf
+    c, d = wisp.tensor([1e30 + 1j]), wisp.tensor([1 - 1j])
+    assert wisp.lerp(c, d, 1 + 0j).tolist() == [1 - 1j] == wisp.lerp(c, d, wisp.ones(1, dtype=wisp.complex64)).tolist()
+
+
 def test_a_weight_of_lerp_without_dimensions_is_promoted():
     x, y = wisp.zeros(2, dtype=wisp.float64), wisp.ones(2, dtype=wisp.float64)
     assert wisp.lerp(x, y, wisp.tensor(0.25)).tolist() == [0.25, 0.25] and wisp.lerp(x, y, wisp.tensor(0.25)).dtype is wisp.float64

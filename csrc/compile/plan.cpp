@@ -107,8 +107,9 @@ struct Group {
     };
     Dims sizes;
     Device device;
-    bool is_call = false;  // a reduction that is run as always
+    bool is_call = false;  // run as always (tape.h)
     uint32_t call = 0;     // the note of that
+    uint32_t made = 0;     // the note whose value it leaves: its own, or a cast of it
     Program program;
     std::vector<Source> sources;   // of the inputs
     std::vector<uint32_t> makers;  // the notes of the steps
@@ -188,7 +189,7 @@ private:
         for (size_t i = notes_.size(); i-- > 0;) {
             const Note& n = notes_[i];
             if (!needed_[i]) continue;
-            if (!n.out && n.step.kind != StepKind::reduce && n.step.kind != StepKind::dropout) {
+            if (!n.out && !is_call(n) && n.step.kind != StepKind::reduce && n.step.kind != StepKind::dropout) {
                 const bool again = (n.step.kind == StepKind::cast && n.operands[0].kind == Operand::memory) || (n.again && reads[i] <= 2);
                 inlined_[i] = (again && used_as_made[i]) ||
                               (n.device.is_cuda() && used_elsewhere[i] && (uses[i] == 1 || (uses[i] == 2 && reads[i] <= 2)));
@@ -197,14 +198,14 @@ private:
                 if (o.kind != Operand::noted) continue;
                 const Layout& made = notes_[o.note].layout;
                 uses[o.note]++;
-                if (n.reduced || o.layout.offset || !is_same_but_for_ones(o.layout, made)) used_as_made[o.note] = false;
+                if (is_call(n) || o.layout.offset || !is_same_but_for_ones(o.layout, made)) used_as_made[o.note] = false;
                 if (!is_elsewhere(n, o, inlined_[i])) used_elsewhere[o.note] = false;
             }
         }
     }
     // Whether a note uses another's value in a form that its program would not have.
     bool is_elsewhere(const Note& n, const Operand& o, bool inlined) const {
-        if (n.reduced || n.step.kind == StepKind::reduce || product(o.layout.sizes) > product(notes_[o.note].layout.sizes)) return false;
+        if (is_call(n) || n.step.kind == StepKind::reduce || product(o.layout.sizes) > product(notes_[o.note].layout.sizes)) return false;
         if (n.step.kind == StepKind::join) return true;
         if (!(o.layout.sizes == n.layout.sizes)) return false;  // made once rather than for every row
         const Space space(n.layout, false);
@@ -459,17 +460,36 @@ private:
         return int(inputs.size()) - 1;
     }
 
-    // A reduction over other dimensions than the last, after the programs that make its operand.
+    // What is run as always, after the programs that make its operands.
     void place_call(uint32_t i) {
         const Note& n = notes_[i];
-        if (n.operands[0].kind == Operand::noted) keep(n.operands[0].note);
+        for (const Operand& o : n.operands)
+            if (o.kind == Operand::noted) keep(o.note);
         Group& g = groups_.emplace_back();
         g.is_call = true;
         g.call = i;
+        g.made = narrow_copy(i).value_or(i);
         g.device = n.device;
-        placed_[i].group = int(groups_.size()) - 1;
-        placed_[i].kept = true;
-        if (!n.out) temporaries_.push_back(i);
+        for (uint32_t note : {g.call, g.made}) placed_[note].group = int(groups_.size()) - 1;
+        placed_[g.made].kept = true;
+        if (!notes_[g.made].out) temporaries_.push_back(g.made);
+    }
+    // The cast of a loss's gradient back to the halves that it is a gradient of, if nobody wants anything else: the kernel rounds it itself.
+    std::optional<uint32_t> narrow_copy(uint32_t i) const {
+        const Note& n = notes_[i];
+        if (n.step.kind != StepKind::loss || n.out) return {};
+        std::optional<uint32_t> found;
+        for (uint32_t j = i + 1; j < notes_.size(); j++)
+            for (const Operand& o : notes_[j].operands) {
+                if (o.kind != Operand::noted || o.note != i || !needed_[j]) continue;
+                const Note& m = notes_[j];
+                if (found || inlined_[j] || m.step.kind != StepKind::cast || m.step.result != n.operands[0].dtype) return {};
+                if (!m.layout.is_contiguous() || !o.layout.is_contiguous() || o.layout.offset ||
+                    product(o.layout.sizes) != product(n.layout.sizes))
+                    return {};
+                found = j;
+            }
+        return found;
     }
 
     // The sum of all rows, on a GPU, by the program that makes or reads them. False: there is none that could.
@@ -478,7 +498,8 @@ private:
         const Operand& o = n.operands[0];
         const Layout& rows = o.layout;
         const int64_t dims = rows.sizes.size();
-        if (!n.device.is_cuda() || n.step.reduction != kernels::Reduction::sum || n.step.divisor != 1 || dims < 2) return false;
+        if (!n.device.is_cuda() || !n.reduced || n.step.reduction != kernels::Reduction::sum || n.step.divisor != 1 || dims < 2)
+            return false;
         if (n.reduced != (uint64_t(1) << (dims - 1)) - 1 || !rows.is_contiguous()) return false;
         if (!is_floating(o.dtype) || !is_floating(n.step.result) || compute_dtype(n.step.result) != compute_dtype(o.dtype)) return false;
         if (const int64_t width = rows.sizes[dims - 1]; width < 64 || width > most_column || width % 4) return false;
@@ -497,7 +518,7 @@ private:
     }
 
     void place(uint32_t i) {
-        if (notes_[i].reduced) {
+        if (is_call(notes_[i])) {
             if (!place_columns(i)) place_call(i);
             return;
         }
@@ -608,6 +629,7 @@ std::string name_of(const ProgramStep& s) {
     case StepKind::join: return "cat";
     case StepKind::dropout: return "dropout";
     case StepKind::columns: return "sum of rows";
+    case StepKind::loss: return "cross_entropy'";
     case StepKind::reduce: return s.reduction == kernels::Reduction::max ? "amax" : s.divisor != 1 ? "mean" : "sum";
     default: return std::string(pointwise_info(s.op).name) + (s.which ? "'" : "");
     }
@@ -772,19 +794,11 @@ void bind(Group& g, const std::vector<Note>& notes, const Temporaries& kept) {
     }
 }
 
-void reduce(const Note& n, char* out, const Temporaries& kept) {
-    const Operand& o = n.operands[0];
-    kernels::ReduceArguments a{};
-    a.in = address_of(o, kept);
-    a.in_dtype = o.dtype;
-    a.sizes = o.layout.sizes.data();
-    a.strides = o.layout.strides.data();
-    a.ndim = int(o.layout.sizes.size());
-    a.reduced = n.reduced;
-    a.out = out;
-    a.out_dtype = n.step.result;
-    a.divisor = n.step.divisor;
-    kernels::reduce().reduce(n.step.reduction, a);
+void call(const Group& g, const std::vector<Note>& notes, const Temporaries& kept) {
+    const Note& n = notes[g.call];
+    char* operands[ProgramStep::most] = {};
+    for (int k = 0; k < n.step.count; k++) operands[k] = address_of(n.operands[k], kept);
+    run_call(n, operands, notes[g.made].step.result, kept(g.made));
 }
 
 }  // namespace
@@ -817,7 +831,7 @@ void run(std::vector<Note>& notes) {
     for (Group& g : plan.groups) {
         current_device_ = g.device;
         if (g.is_call) {
-            reduce(notes[g.call], kept(g.call), kept);
+            call(g, notes, kept);
             continue;
         }
         const auto start = watcher ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();

@@ -698,7 +698,7 @@ const void* peek(const Tensor& t) {
     return static_cast<const char*>(s->address) + t.offset() * t.item_size();
 }
 
-Source source_of(const Tensor& t) {
+Tensor source_of(const Tensor& t) {
     const Storage* s = t.storage();
     if (!is_pending(s) || !t.is_contiguous() || t.offset() != 0) return {};
     const Note& n = notes[s->note];
@@ -706,7 +706,7 @@ Source source_of(const Tensor& t) {
     if (n.step.kind != kernels::StepKind::cast || !n.device.is_cuda() || n.step.result != t.dtype() || o.kind != Operand::memory) return {};
     if (item_size(o.dtype) >= item_size(t.dtype()) || !o.layout.is_contiguous() || !n.layout.is_contiguous() || !o.storage->address)
         return {};
-    return {static_cast<const char*>(o.storage->address) + o.layout.offset * item_size(o.dtype), o.dtype};
+    return from_storage(o.storage, o.layout, o.dtype);
 }
 
 void run_notes() {

@@ -7,6 +7,7 @@
 //
 // One tape serves all threads. It is touched with the interpreter lock held, which is let go while long programs run.
 #pragma once
+#include "../kernels/loss.h"
 #include "../kernels/program.h"
 #include "../ops/pointwise.h"
 
@@ -29,13 +30,9 @@ inline bool may_note(const Arg* operands, int count) {
     return false;
 }
 
-// The memory that the values of a tensor are a wider copy of, if that copy is still to be made and lies as its source does: whoever
-// reads it instead, at once, sees the same numbers. On a GPU.
-struct Source {
-    const void* data = nullptr;
-    DType dtype = DType::f32;
-};
-Source source_of(const Tensor& t);
+// What the values of a tensor are a wider copy of, if that copy is still to be made and lies as its source does: whoever reads it instead,
+// by `peek`, sees the same numbers. On a GPU; else undefined.
+Tensor source_of(const Tensor& t);
 
 // --- images whose channels lie last, though nobody sees it
 //
@@ -111,5 +108,13 @@ extern std::vector<Fusion>* watcher;  // gets what is fused, if there is one
 extern std::string asked;             // see Fusion, while there is a watcher
 
 void run(std::vector<Note>& notes);  // plan.cpp
+
+// Notes that are no part of a program, but run by a kernel as they would be eagerly, between programs (calls.cpp): sums over other dimensions
+// than the last, and gradients of losses.
+inline bool is_call(const Note& n) { return n.reduced || n.step.kind == kernels::StepKind::loss; }
+// operands: where they lie. result: the dtype that is wanted, the note's own or, of a loss, that of its halves.
+void run_call(const Note& n, char* const* operands, DType result, char* out);
+// The step of such a loss, of operands: halves, targets, what forward kept, and the gradient of the result.
+kernels::ProgramStep loss_step(const kernels::LossArgs& a, bool one_gradient, bool has_total);
 
 }  // namespace wisp::compile

@@ -71,6 +71,15 @@ struct TilePlan {
     int halves = 1, ahead = 1;
     bool apart = false;  // a block over keys makes the gradients of keys or of values
 };
+// A warp takes as many queries as a product of its own has rows, and a piece of the keys: with so few of them memory is all that counts.
+constexpr int slim_rows = 16;
+bool is_slim(const AttentionArgs& a) {
+    return a.queries <= slim_rows && a.keys >= 512 && !a.causal && item_size(a.dtype) == 2 && a.width <= 128 && a.value_width <= 128;
+}
+TilePlan slim_plan(int width) { return {slim_rows, 32, width <= 64 ? 13 : 6, false}; }
+// Blocks that share a processor, and leave room there for the kernel that joins their results, which is then launched early.
+int slim_at_once(int width) { return width <= 64 ? 11 : 5; }
+
 TilePlan tile_plan(Pass pass, int width, bool is_float, bool wide, int general, bool few) {
     if (is_float) {
         if (width <= 64) return wide && pass == queries_pass ? TilePlan{128, 64, 1, false} : TilePlan{64, 32, wide ? 2 : 1, false};
@@ -126,14 +135,15 @@ void launch_pieces(Pass pass, const AttentionArgs& a, Arguments& x, Kernel* k, G
 
 // key_heads: of a launch for some of them, from x.first_head on.
 void launch_tiles(Pass pass, const AttentionArgs& a, Arguments& x, int64_t key_heads = 0) {
-    static Instances<3 * 3 * 5 * 24> instances("cuda/kernels/attention.cuh");
-    const bool is_float = a.dtype == DType::f32, few = pass == forward_pass && a.queries <= 64;
+    static Instances<3 * 3 * 5 * 36> instances("cuda/kernels/attention.cuh");
+    const bool is_float = a.dtype == DType::f32, slim = pass == forward_pass && is_slim(a);
+    const int few = slim ? 2 : pass == forward_pass && a.queries <= 64;
     const int c = width_class(a), width = widths[c];
-    const bool wide = is_wide(), aligned = is_float || is_aligned(x);
+    const bool wide = is_wide() && !slim, aligned = is_float || is_aligned(x);
     const int general = a.mask || !(a.scale > 0) || !aligned || (a.dropout && !x.kept) ? 2 : a.dropout;
-    const TilePlan p = tile_plan(pass, width, is_float, wide, general, few);
+    const TilePlan p = slim ? slim_plan(width) : tile_plan(pass, width, is_float, wide, general, few);
     const int type = is_float ? 2 : a.dtype == DType::bf16;
-    Kernel* k = instances((((((pass * 3 + type) * 5 + c) * 2 + wide) * 3 + general) * 2 + aligned) * 2 + few, [&] {
+    Kernel* k = instances((((((pass * 3 + type) * 5 + c) * 2 + wide) * 3 + general) * 2 + aligned) * 3 + few, [&] {
         const std::string apart = pass == keys_pass ? str(text(p.apart), ", ") : std::string(),
                           halves = pass == forward_pass ? str(p.halves, ", ") : std::string(),
                           ahead = pass == forward_pass ? str(p.ahead, ", ") : std::string();
@@ -144,7 +154,7 @@ void launch_tiles(Pass pass, const AttentionArgs& a, Arguments& x, int64_t key_h
                   heads = key_heads ? key_heads : a.batch * (pass == keys_pass ? a.key_heads : a.heads);
     const Grid grid{unsigned(heads), unsigned((rows + p.rows - 1) / p.rows), p.apart ? 2u : 1u};
     const unsigned shared = shared_bytes(pass, p, width, is_float);
-    launch_pieces(pass, a, x, k, grid, unsigned(p.rows * 2 / p.halves), shared, p.blocks);
+    launch_pieces(pass, a, x, k, grid, unsigned(p.rows * 2 / p.halves), shared, slim ? slim_at_once(width) : p.blocks);
 }
 
 // What dropout keeps, a bit for each weight, where that is not too much: the passes would draw each number several times.

@@ -35,6 +35,22 @@ bool may_join(const FewRows& p, const FewRows& q) {
     return true;
 }
 
+// How a block works (kernels/few_rows.cuh), as was found quickest.
+struct Shape {
+    int number, tiles, warps, slices, blocks;
+};
+constexpr int most_shapes = 8;
+Shape shape_for(const GemmArgs& g) {
+    const int64_t processors = device_info(current_device().index).multiprocessors;
+    if (g.m <= 4) return g.k >= 4096 ? Shape{0, 1, 16, 4, 2} : Shape{1, 1, 8, 4, 4};
+    // A is read by every block: of many columns it is read for more of them at a time.
+    if (g.m > 8 && g.n >= 32 * processors) return {2, 4, 4, 2, 5};
+    // Few blocks have more warps each, or each of them more under way.
+    if (g.m > 8 && g.k >= 4096 && g.n <= 16 * processors) return {3, 2, 16, 6, 1};
+    const bool few = g.k >= 4096 || g.n <= 32 * processors;
+    return {4 + 2 * (g.m > 8) + few, 2, few ? 16 : 8, 2, few ? 2 : 4};
+}
+
 }  // namespace
 
 bool few_rows_matmul(DType dtype, const GemmArgs& g) {
@@ -49,14 +65,13 @@ bool few_rows_matmul(DType dtype, const GemmArgs& g) {
     FewRows p{};
     p.a = g.a, p.a_row = a_row, p.m = int32_t(g.m), p.k = int32_t(g.k), p.count = 1;
     p.parts[0] = {g.b, with_d ? g.d : nullptr, g.c, b_column, std::max(g.c_row, g.n), int32_t(g.n), 0};
-    const int tall = g.m > 8, tiles = g.m > 4 ? 2 : 1;
-    const unsigned blocks = unsigned((g.n + 8 * tiles - 1) / (8 * tiles));
-    // Few blocks have more warps each, so that as much is under way.
-    const int warps = g.k >= 4096 || int(blocks) <= 2 * device_info(current_device().index).multiprocessors ? 16 : 8;
-    static Instances<16> instances("cuda/kernels/few_rows.cuh");
+    const Shape shape = shape_for(g);
+    const unsigned blocks = unsigned((g.n + 8 * shape.tiles - 1) / (8 * shape.tiles));
+    static Instances<2 * most_shapes> instances("cuda/kernels/few_rows.cuh");
     const bool half = dtype == DType::f16;
-    Kernel* kernel = instances((half * 2 + (warps == 16)) * 4 + tall * 2 + (tiles == 2), [&] {
-        return str("few_rows<", half ? "f16" : "bf16", ", ", tiles, ", ", warps, ", ", tall ? "true" : "false", ">");
+    Kernel* kernel = instances(shape.number * 2 + half, [&] {
+        return str("few_rows<", half ? "f16" : "bf16", ", ", shape.tiles, ", ", shape.warps, ", ", shape.slices, ", ", shape.blocks, ", ",
+                   g.m > 8 ? "true" : "false", ">");
     });
     if (keeps_now())
         if (const KeptLaunch last = last_kept(kernel); last.arguments) {
@@ -68,7 +83,7 @@ bool few_rows_matmul(DType dtype, const GemmArgs& g) {
                 return true;
             }
         }
-    launch_with(kernel, {blocks}, {unsigned(warps * 32)}, 0, p);
+    launch_with(kernel, {blocks}, {unsigned(shape.warps * 32)}, 0, p);
     return true;
 }
 

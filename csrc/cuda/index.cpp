@@ -8,6 +8,8 @@
 namespace wisp::cuda {
 namespace {
 
+#include "../kernels/put_one_arguments.h"
+
 constexpr const char* file = "cuda/kernels/index.cuh";
 // Division of numbers below n, 0 if they are too large for it.
 Divider divider_below(int64_t n, int64_t d) { return n < int64_t(1) << 31 ? divider(uint32_t(d)) : Divider{}; }
@@ -109,13 +111,49 @@ void put(Scatter how, void* out, DType dtype, const int64_t* at, int64_t n, cons
                 pairs.p, n, span, count, values, value_step, divider_below(n * count, count), s);
 }
 
+struct Bytes {
+    uintptr_t begin, end;
+    bool meets(const Bytes& o) const { return begin < o.end && o.begin < end; }
+};
+Bytes written_by(const PutOnePart<Shape>& p, int64_t item) {
+    int64_t last = (p.size - 1) * p.stride;
+    for (int d = 0; d < p.shape.dims; d++) last += (p.shape.sizes[d] - 1) * p.shape.a[d];
+    return {uintptr_t(p.out), uintptr_t(p.out) + uintptr_t((last + 1) * item)};
+}
+Bytes read_by(const PutOnePart<Shape>& p, int64_t item) {
+    int64_t last = 0;
+    for (int d = 0; d < p.shape.dims; d++) last += (p.shape.sizes[d] - 1) * p.shape.b[d];
+    return {uintptr_t(p.values), uintptr_t(p.values) + uintptr_t((last + 1) * item)};
+}
+// Whether a slice can be put along with one that is put before it: neither touches what the other writes.
+bool may_join(const PutOnePart<Shape>& before, const PutOnePart<Shape>& p, int64_t item) {
+    const Bytes first = written_by(before, item), second = written_by(p, item);
+    auto index = [](const PutOnePart<Shape>& x) { return Bytes{uintptr_t(x.index), uintptr_t(x.index + 1)}; };
+    return !first.meets(second) && !first.meets(read_by(p, item)) && !first.meets(index(p)) && !second.meets(read_by(before, item)) &&
+           !second.meets(index(before));
+}
+
+// In a region that keeps its launches two of them, as of the keys and values of a token, are one.
 void put_one(void* out, const int64_t* index, int64_t size, int64_t stride, bool wrap, const char* name, const Slice& slice,
              const void* values, const int64_t* value_strides, int64_t item) {
-    Shape s;
-    const int64_t count = slice_shape(s, slice, slice.strides, value_strides);
+    using Put = PutOne<Shape, void>;
+    Put p{};
+    PutOnePart<Shape>& part = p.parts[0];
+    const int64_t count = slice_shape(part.shape, slice, slice.strides, value_strides);
     if (count == 0) return;
-    launch_with(sized<8>("put_one", item), threads(count), {256}, 0, out, index, size, stride, int(wrap), name, report_cell(), count,
-                values, s);
+    p.report = report_cell(), p.count = 1;
+    part.out = out, part.index = index, part.values = values, part.name = name;
+    part.size = size, part.stride = stride, part.n = count, part.wrap = wrap;
+    Kernel* kernel = sized<8>("put_one", item);
+    if (const KeptLaunch last = keeps_now() ? last_kept(kernel) : KeptLaunch(); last.arguments) {
+        Put& before = *static_cast<Put*>(last.arguments);
+        if (before.count < Put::most && may_join(before.parts[0], part, item)) {
+            part.first = int32_t(last.grid.x);
+            before.parts[before.count++] = part;
+            return widen_kept({last.grid.x + threads(count).x});
+        }
+    }
+    launch_with(kernel, threads(count), {256}, 0, p);
 }
 
 bool gather(void* out, const void* in, const int64_t* in_strides, const int64_t* index, const int64_t* index_strides, const int64_t* sizes,

@@ -5,6 +5,7 @@
 // of the kernel for a single reduction.
 #include "kernels/program.h"
 
+#include <algorithm>
 #include <cstring>
 #include <unordered_map>
 
@@ -54,8 +55,8 @@ public:
         if (rows_) blocks_ = outer_;
         else blocks_ = (outer_ * inner_ / vector_ + threads - 1) / threads;
         for (const ProgramStep& s : p.steps) columns_ += s.kind == StepKind::columns;
-        if (columns_ && once_)  // as many blocks as there is room for, each with its sums of many rows
-            blocks_ = std::min<int64_t>(outer_, device_info(current_index()).multiprocessors * std::clamp(1024 / threads_, 1, 8));
+        if (is_persistent())  // as many blocks as there is room for, each with its sums of many rows
+            blocks_ = std::min<int64_t>(outer_, device_info(current_index()).multiprocessors * at_once());
         blocks_ = std::min<int64_t>(blocks_, int64_t(1) << 30);
         for (Place& place : places_)
             if (place.axis >= 0) place.bounds = bounds_, bounds_ += 2;
@@ -138,6 +139,10 @@ public:
     }
 
 private:
+    bool is_persistent() const { return once_ && columns_; }
+    // Blocks of a processor: the kernel is held to the registers that they leave each other.
+    int at_once() const { return std::clamp(1024 / threads_, 1, 8); }
+
     // ---- sums of rows
 
     size_t part_bytes(const ProgramStep& s, int64_t parts) const {
@@ -205,6 +210,12 @@ private:
                 dense &= at.strides[d] == step;
                 step *= shape[d];
             }
+            int64_t last = 0;
+            for (int d = 0; d <= dims_; d++) {
+                far_ |= at.strides[d] < 0;
+                last += (shape[d] - 1) * at.strides[d] * item_size(p_.inputs[i].dtype);
+            }
+            far_ |= last >= int64_t(1) << 32;
             at.is_one = !at.is_number && zeros && (at.strides[dims_] == 0 || inner_ == 1);
             at.by_row = !at.is_number && !at.is_one && at.strides[dims_] == 0;
             at.is_flat = !at.is_number && !at.is_one && !at.by_row && dense && at.strides[dims_] == 1 && at.axis < 0;
@@ -255,14 +266,14 @@ private:
     std::string key() const {
         std::string k;
         auto add = [&](auto... values) { (k.push_back(char(values)), ...); };
-        add(rows_, vector_, dims_, places_.size(), p_.steps.size(), once_, threads_ / 32, by_warps_, together_);
+        add(rows_, vector_, dims_, places_.size(), p_.steps.size(), once_, threads_ / 32, by_warps_, together_, far_);
         for (size_t i = 0; i < places_.size(); i++) {
             const Place& at = places_[i];
             add(p_.inputs[i].dtype, at.is_number, at.is_one, at.by_row, at.is_flat, at.strides[dims_] == 1, at.axis);
         }
         for (const ProgramStep& s : p_.steps) {
             add(s.kind, s.by_row, s.which, int(s.op) & 0xff, int(s.op) >> 8, s.compute, s.result, s.count, s.has_params, s.reduction,
-                s.out != nullptr);
+                s.out != nullptr, is_square(s));
             for (int i = 0; i < s.count; i++) add(s.in[size_t(i)]);
             if (s.kind == StepKind::join) add(axis_of(s.axis));
         }
@@ -292,6 +303,11 @@ private:
     }
     static std::string as(DType to, const std::string& x) { return str("convert<", type_text(to), ">(", x, ")"); }
 
+    // The power that norms are written with: known to the compiler, it is a product.
+    static bool is_square(const ProgramStep& s) {
+        return s.op == Pointwise::pow_number && s.kind == StepKind::row && s.params[0].real == 2;
+    }
+
     std::string expression(const ProgramStep& s, int parameter) const {
         auto in = [&](int i, DType to) { return s.in[size_t(i)] < 0 ? str(type_text(to), "()") : as(to, value(s.in[size_t(i)])); };
         switch (s.kind) {
@@ -308,7 +324,8 @@ private:
             return as(s.result, str("settled(bits", places_.size() + size_t(&s - p_.steps.data()), " >> k & 1 ? ", in(0, s.compute), " * ",
                                     type_text(s.compute), "(p.params[", parameter, "][3].real) : ", type_text(s.compute), "(0), zero)"));
         case StepKind::columns: return as(compute_dtype(s.result), value(s.in[0]));
-        case StepKind::reduce: return "";
+        case StepKind::reduce:
+        case StepKind::loss: return "";
         case StepKind::row: break;
         }
         static const char* const functions[] = {"forward", "gradient0", "gradient1", "gradient2"};
@@ -316,8 +333,9 @@ private:
         const int operands = s.which ? 5 : 3;
         // What an expression lacks is given as its first operand.
         for (int i = 0; i < operands; i++) call += in(i < s.count && s.in[size_t(i)] >= 0 ? i : 0, s.compute) + ", ";
-        call += s.has_params ? str("p.params[", parameter, "])") : std::string("no_params)");
-        return as(s.result, str("settled(", call, ", zero)"));
+        call += !s.has_params ? std::string("no_params)") : is_square(s) ? std::string("squared)") : str("p.params[", parameter, "])");
+        // Rounding to halves keeps it apart from what comes next, too.
+        return as(s.result, item_size(s.result) == 2 ? call : str("settled(", call, ", zero)"));
     }
 
     // Which full steps lead to a value.
@@ -355,9 +373,9 @@ private:
                      : s.kind == StepKind::dropout ? " dropout"
                      : s.kind == StepKind::columns ? " columns"
                                                    : " reduce";
-        std::string t =
-            str("/*", names, " */ namespace wisp {__global__ void __launch_bounds__(", threads_, ") program(const ProgramArguments<",
-                memories_, ", ", outputs_, ", ", numbers_, ", ", parameters_, ", ", dims_ + 1, ", ", bounds_, "> p) {begin_early();");
+        std::string t = str("/*", names, " */ namespace wisp {__global__ void __launch_bounds__(", threads_,
+                            is_persistent() ? str(", ", at_once()) : std::string(), ") program(const ProgramArguments<", memories_, ", ",
+                            outputs_, ", ", numbers_, ", ", parameters_, ", ", dims_ + 1, ", ", bounds_, "> p) {begin_early();");
         for (int i = 0; i < inputs; i++) {
             const char* type = type_text(p_.inputs[size_t(i)].dtype);
             if (places_[size_t(i)].is_number)
@@ -377,7 +395,7 @@ private:
         for (size_t i = 0; i < places_.size(); i++) {
             const Place& at = places_[i];
             if (at.is_number || at.is_one || (at.is_flat && !rows_)) continue;
-            t += str("int64_t o", i, " = 0;");
+            t += str(far_ ? "int64_t o" : "uint32_t o", i, " = 0;");
             any = true;
         }
         if (!any && !bounds_) return t;
@@ -392,7 +410,8 @@ private:
             for (size_t i = 0; i < places_.size(); i++) {
                 const Place& at = places_[i];
                 if (at.is_number || at.is_one || (at.is_flat && !rows_)) continue;
-                t += str("o", i, " += p.strides[", at.slot, "][", d, "] * index;");
+                t +=
+                    str("o", i, " += ", far_ ? "p.strides[" : "uint32_t(p.strides[", at.slot, "][", d, far_ ? "] * index;" : "]) * index;");
             }
             t += "}";
         }
@@ -640,6 +659,7 @@ private:
     const Program& p_;
     std::vector<Place> places_;
     bool rows_ = false, once_ = false;  // once: a row is held in registers
+    bool far_ = false;                  // offsets in bytes need more than 32 bits
     bool draws_ = false, by_warps_ = false;
     int columns_ = 0;
     int64_t blocks_ = 0;

@@ -25,8 +25,9 @@ struct ProgramInput {
 };
 
 // Of the GPU's programs alone: join: several tensors one behind the other along a dimension; dropout: by the random number of the
-// element's index, see dropout_parameters; columns: the sum of all rows, which is kept and of no use to other steps.
-enum class StepKind : uint8_t { row, where, cast, reduce, join, dropout, columns };
+// element's index, see dropout_parameters; columns: the sum of all rows, which is kept and of no use to other steps; loss: the gradient of
+// a cross entropy, which is noted, but run by a kernel of its own.
+enum class StepKind : uint8_t { row, where, cast, reduce, join, dropout, columns, loss };
 
 struct ProgramStep {
     static constexpr int most = 5;  // operands

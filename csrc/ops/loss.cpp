@@ -87,12 +87,17 @@ struct LossKind {
     bool entropy;  // cross entropy, not nll
 };
 
+// Floats that are a copy of halves, which a compiled region has not made yet, are read as those.
+Tensor halves_of(const LossKind& k, const Tensor& x, const Tensor& weight) {
+    if (!(noting && k.entropy && k.inner == 1 && k.classes % 8 == 0 && !weight && x.dtype() == DType::f32)) return {};
+    const Tensor s = compile::source_of(x);
+    return s && is_reduced(s.dtype()) && uintptr_t(compile::peek(s)) % 16 == 0 ? s : Tensor();
+}
+
 kernels::LossArgs loss_args(const LossKind& k, const Tensor& x, const Tensor& target, const Tensor& weight) {
-    // Floats that are a copy of halves, which a compiled region has not made yet, are read as those.
-    if (noting && k.entropy && k.inner == 1 && k.classes % 8 == 0 && !weight && x.dtype() == DType::f32)
-        if (const compile::Source s = compile::source_of(x); s.data && is_reduced(s.dtype) && uintptr_t(s.data) % 16 == 0)
-            return {s.dtype, k.outer,        k.classes,   1,    s.data,   target.device_data<int64_t>(),
-                    nullptr, k.ignore_index, k.smoothing, true, x.dtype()};
+    if (const Tensor s = halves_of(k, x, weight))
+        return {s.dtype(), k.outer,        k.classes,   1,    compile::peek(s), target.device_data<int64_t>(),
+                nullptr,   k.ignore_index, k.smoothing, true, x.dtype()};
     return {x.dtype(),       k.outer,        k.classes,   k.inner,  x.device_data(), target.device_data<int64_t>(),
             pointer(weight), k.ignore_index, k.smoothing, k.entropy};
 }
@@ -190,6 +195,13 @@ Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, 
             if (needs_grad(g, x)) return bw.set(0, differentiable_gradient(kind, g, x, target, weight, kept));
             const Tensor grad = kernel_input(g, compute_dtype(x.dtype())), in = kernel_input(x);
             Tensor dx = empty(x.sizes(), x.dtype());
+            // Its gradient is mostly rounded to halves again, and better never made in floats.
+            if (const Tensor halves = halves_of(kind, in, weight)) {
+                const kernels::ProgramStep step =
+                    compile::loss_step(loss_args(kind, in, target, weight), kind.reduction != Reduction::none, kept.has_total);
+                const Arg operands[] = {Arg(halves), Arg(target), Arg(kept.memory), Arg(grad)};
+                if (compile::note(dx, step, operands, 4)) return bw.set(0, dx);
+            }
             {
                 Unlocked unlocked(x.numel());
                 kernels::loss().backward(loss_args(kind, in, target, weight), kept.lse(), grad.device_data(),

@@ -233,3 +233,28 @@ def test_gradients_of_a_bias_come_with_the_gradient_that_they_sum():
             *(t.to(dtype) for t in (x, w, b)),
             tolerance=tolerance,
         )
+
+
+@pytest.mark.parametrize("dtype", [wisp.bfloat16, wisp.float16], ids=str)
+@pytest.mark.parametrize("options", [{}, {"reduction": "sum"}, {"reduction": "none"}, {"ignore_index": 3, "label_smoothing": 0.1}], ids=str)
+def test_losses_in_floats_of_halves(dtype, options):
+    target = wisp.randint(0, 512, (96,), device="cuda")
+    target[5] = 3
+
+    def gradient(x, w, seen):
+        w = w.detach().requires_grad_()
+        logits = F.linear(x, w).view(2, 48, 512).float().view(96, 512)
+        if seen:  # then it is made in floats, and rounded afterwards
+            logits.retain_grad()
+        y = F.cross_entropy(logits, target, **options).sum()
+        y.backward()
+        return y.detach(), w.grad, logits.grad if seen else None
+
+    x, w = wisp.randn(96, 64, device="cuda").to(dtype), wisp.randn(512, 64, device="cuda").to(dtype)
+    eager = gradient(x, w, True)
+    for _ in range(2):
+        (y, narrow, _), (z, wide, floats) = (wisp.compile(gradient)(x, w, seen) for seen in (False, True))
+        assert wisp.equal(y, z) and wisp.equal(narrow, wide)
+    near(y, eager[0].cpu(), 1e-5 * max(1.0, float(eager[0])))
+    near(floats, eager[2].cpu(), 1e-5)
+    near(narrow, eager[1].cpu(), TOLERANCE[dtype] * float(eager[1].abs().max()))

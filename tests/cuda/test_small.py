@@ -98,6 +98,25 @@ def test_one_slice_is_put():
     both(lambda x: x.clone().index_fill_(0, at.to(x.device), 3.0), wisp.randn(10, 3), tolerance=0)
 
 
+def test_slices_are_put_in_one_launch():
+    caches = [[wisp.zeros(2, 3, 10, 8, device="cuda") for _ in range(2)] for _ in range(2)]
+
+    def put(keys, values, at, x):
+        keys.index_copy_(2, at, x)
+        values.index_copy_(2, at, x.transpose(0, 1).reshape(3, 2, 1, 8).transpose(0, 1) * 2)
+        keys.index_copy_(2, at + 1, values[:, :, :1])  # needs what was put
+
+    kept = wisp.compile(put, mode="reduce-overhead")
+    for i in range(6):
+        at, x = wisp.tensor([i], device="cuda"), wisp.randn(2, 3, 1, 8, device="cuda")
+        put(*caches[0], at, x)
+        kept(*caches[1], at, x)
+        assert all(wisp.equal(a, b) for a, b in zip(*caches))
+    with pytest.raises(IndexError, match="out of range|out of bounds"):
+        kept(*caches[1], wisp.tensor([10], device="cuda"), x)
+        wisp.cuda.synchronize()
+
+
 def test_batches_of_products():
     for a, b in (((3, 4, 5), (3, 5, 6)), ((2, 3, 4, 5), (2, 3, 5, 6)), ((2, 1, 4, 5), (3, 5, 6)), ((8, 4, 64, 16), (8, 4, 16, 64))):
         both(lambda a, b: a @ b, wisp.randn(a), wisp.randn(b), tolerance=1e-3)

@@ -363,6 +363,49 @@ assert [p.operators for p in told.programs] == [["mul", "sum of rows", "sum of r
 """
 
 
+# The gradient of a loss in floats that halves became is rounded by the kernel that makes it, unless somebody sees the floats.
+LOSSES = """
+import wisp
+F = wisp.nn.functional
+w, x = wisp.randn(512, 64, device="cuda", dtype=wisp.bfloat16, requires_grad=True), wisp.randn(256, 64, device="cuda", dtype=wisp.bfloat16)
+target = wisp.zeros(256, dtype=wisp.long, device="cuda")
+def step(seen):
+    logits = F.linear(x, w).view(2, 128, 512).float().view(256, 512)
+    if seen:
+        logits.retain_grad()
+    F.cross_entropy(logits, target).backward()
+    return logits.grad if seen else None
+for _ in range(2):
+    wisp.compile(step)(False)
+for seen in (False, True):
+    programs = [p.operators for p in wisp.compiler.explain(step)(seen).programs]
+    assert programs.count(["to bfloat16"]) == seen, (seen, programs)
+"""
+
+
+# Two slices that are put in one place each, as the key and the value of a token, are one launch unless one touches what the other writes.
+SLICES = """
+import ctypes, os, wisp
+count = ctypes.CDLL(os.path.join(os.environ["WISP_CUDA_PATH"], "libcuda.so.1")).fake_launches
+count.restype = ctypes.c_long
+keys, values = (wisp.zeros(2, 8, 64, 32, device="cuda") for _ in range(2))
+k, v, at = wisp.randn(2, 8, 1, 32).cuda(), wisp.randn(2, 1, 8, 32).cuda().transpose(1, 2), wisp.tensor([3]).cuda()
+numbers = wisp.zeros(2, dtype=wisp.long, device="cuda")
+cases = ((lambda: (keys.index_copy_(2, at, k), values.index_copy_(2, at, v)), 1),
+         (lambda: (keys.index_copy_(2, at, k), keys.index_copy_(2, at, v)), 2),
+         (lambda: (keys.index_copy_(2, at, k), values.index_copy_(2, at, keys[:, :, :1])), 2),
+         (lambda: (values.index_copy_(2, at, keys[:, :, 1:2]), keys.index_copy_(2, at, k)), 2),
+         (lambda: (numbers.index_copy_(0, at, at), keys.long().index_copy_(2, numbers[:1], k.long())), 4),
+         (lambda: (keys.index_copy_(2, at, k), values.index_copy_(2, at, v), values[1:].index_copy_(2, at, v[:1])), 2))
+for i, (put, expected) in enumerate(cases):
+    wisp.cuda.synchronize()
+    before = count()
+    wisp.compile(put, mode="reduce-overhead")()
+    wisp.cuda.synchronize()
+    assert count() - before == expected, (i, count() - before, expected)
+"""
+
+
 # Calls of a list are one launch unless one writes what another reads or writes.
 LISTS = """
 import ctypes, os, wisp
@@ -383,7 +426,22 @@ for i, (ours, theirs, expected) in enumerate(cases):
 
 
 @pytest.mark.parametrize(
-    "program", ["DEVICES", "MEMORY", "STREAMS", "FORKED", "TRAINING", "LIBRARIES", "LAUNCHES", "LISTS", "REPLAYS", "EARLY", "FUSED"]
+    "program",
+    [
+        "DEVICES",
+        "MEMORY",
+        "STREAMS",
+        "FORKED",
+        "TRAINING",
+        "LIBRARIES",
+        "LAUNCHES",
+        "LISTS",
+        "REPLAYS",
+        "EARLY",
+        "FUSED",
+        "LOSSES",
+        "SLICES",
+    ],
 )
 def test_programs(stand_in, program):
     stand_in.run("-c", globals()[program])

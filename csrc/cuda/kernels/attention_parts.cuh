@@ -64,7 +64,19 @@ template <class T, class C> __global__ void __launch_bounds__(128)
     const int64_t row = int64_t(blockIdx.x) * 4 + threadIdx.x / 32;
     if (row >= rows) return;
     const int lane = threadIdx.x % 32, q = int(row % a.queries), h = int(row / a.queries % a.heads), b = int(row / a.queries / a.heads);
+    const C* piece = static_cast<const C*>(a.pieces) + row * a.value_width;
+    T* to = a.out.at<T>(b, h) + q * a.out.row;
+    C x[16], y[16];  // of two columns, so that more is under way
+    auto load = [&](int c, int first) {
+#pragma unroll
+        for (int p = 0; p < 16; p++) {
+            const C* from = piece + (first + p) * rows * a.value_width + c;
+            x[p] = c < a.value_width && first + p < pieces ? from[0] : C(0);
+            y[p] = c + 32 < a.value_width && first + p < pieces ? from[32] : C(0);
+        }
+    };
     const C lse = lane < pieces ? static_cast<const C*>(a.piece_logsumexp)[lane * rows + row] : C(INFINITY);
+    load(lane, 0);  // while the weights are made
     const bool sees = lse < C(INFINITY);
     C top = sees ? lse : C(-INFINITY);
 #pragma unroll
@@ -76,20 +88,10 @@ template <class T, class C> __global__ void __launch_bounds__(128)
 #pragma unroll
     for (int by = 16; by > 0; by /= 2) total += __shfl_xor_sync(0xffffffffu, total, by);
     if (total != 0) weight /= total;
-    const C* piece = static_cast<const C*>(a.pieces) + row * a.value_width;
-    T* to = a.out.at<T>(b, h) + q * a.out.row;
-    for (int c = lane; c - lane < a.value_width; c += 64) {  // two columns, so that more is under way
-        const bool one = c < a.value_width, two = c + 32 < a.value_width;
+    for (int c = lane; c - lane < a.value_width; c += 64) {
         C sum = 0, next = 0;
-#pragma unroll 2
         for (int first = 0; first < pieces; first += 16) {
-            C x[16], y[16];
-#pragma unroll
-            for (int p = 0; p < 16; p++) {
-                const C* from = piece + (first + p) * rows * a.value_width + c;
-                x[p] = one && first + p < pieces ? from[0] : C(0);
-                y[p] = two && first + p < pieces ? from[32] : C(0);
-            }
+            if (c != lane || first > 0) load(c, first);
 #pragma unroll
             for (int p = 0; p < 16; p++) {
                 const C w = __shfl_sync(0xffffffffu, weight, first + p);
@@ -97,8 +99,8 @@ template <class T, class C> __global__ void __launch_bounds__(128)
                 next += w * y[p];
             }
         }
-        if (one) to[c] = convert<T>(sum);
-        if (two) to[c + 32] = convert<T>(next);
+        if (c < a.value_width) to[c] = convert<T>(sum);
+        if (c + 32 < a.value_width) to[c + 32] = convert<T>(next);
     }
     if (lane == 0) static_cast<C*>(a.logsumexp)[row] = total == 0 ? C(INFINITY) : (top + C(::log2(total))) * base_2_in<T>;
 }

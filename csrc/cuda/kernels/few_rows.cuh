@@ -17,10 +17,11 @@ WISP_INLINE uint4 load_once(const void* at) {
 // slice a thread has eight neighbours of a column of B and of rows of A: which index of k goes to which place of the tensor cores'
 // instruction does not matter, as long as it is the same for both. Tall: more than 8 rows.
 //
-// What is loaded at a time is little enough for 32 warps to be on a processor: while one block adds up, others load.
-template <class T, int Tiles, int Warps, bool Tall> __global__ void __launch_bounds__(Warps * 32, 32 / Warps) few_rows(const FewRows p) {
+// So many slices are loaded at a time that `Blocks` of them are on a processor: while one adds up, others load.
+template <class T, int Tiles, int Warps, int Slices, int Blocks, bool Tall> __global__ void __launch_bounds__(Warps * 32, Blocks)
+    few_rows(const FewRows p) {
     begin_early();
-    constexpr int slices = Tiles == 1 ? 4 : 2, rows = Tall ? 16 : 8;
+    constexpr int slices = Slices, rows = Tall ? 16 : 8;
     __shared__ float sums_of[Warps][Tiles][rows][8];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, quarter = lane % 4, row = lane / 4;
     FewRowsPart part = p.parts[0];

@@ -165,20 +165,21 @@ template <int Bytes, int Item> __global__ void __launch_bounds__(256)
             *reinterpret_cast<Cell<Item>*>(to + b) = *reinterpret_cast<const Cell<Item>*>(reinterpret_cast<const char*>(&value) + b);
 }
 
-// A single slice, whose index is checked here. a: strides of out, b: of values.
-template <int Bytes> __global__ void __launch_bounds__(256)
-    put_one(void* out, const int64_t* index, int64_t size, int64_t stride, int wrap, unsigned long long name, Report* report, int64_t n,
-            const void* values, const IndexShape s) {
+#include "kernels/put_one_arguments.h"
+
+// Single slices, one or two of them, whose indices are checked here. a: strides of out, b: of values.
+template <int Bytes> __global__ void __launch_bounds__(256) put_one(const __grid_constant__ PutOne<IndexShape, Report> p) {
     begin_early();
     using T = Cell<Bytes>;
-    const int64_t i = int64_t(blockIdx.x) * 256 + threadIdx.x, at = *index;
-    if (i >= n) return;
-    if (at >= size || at < (wrap ? -size : 0)) {
-        if (i == 0) report_index(report, at, size, name);
+    const auto& part = p.parts[p.count > 1 && int(blockIdx.x) >= p.parts[1].first];
+    const int64_t i = int64_t(int(blockIdx.x) - part.first) * 256 + threadIdx.x, at = *part.index;
+    if (i >= part.n) return;
+    if (at >= part.size || at < (part.wrap ? -part.size : 0)) {
+        if (i == 0) report_index(p.report, at, part.size, reinterpret_cast<unsigned long long>(part.name));
         return;
     }
-    const Offsets o = offsets_of(s, i);
-    static_cast<T*>(out)[(at < 0 ? at + size : at) * stride + o.a] = static_cast<const T*>(values)[o.b];
+    const Offsets o = offsets_of(part.shape, i);
+    static_cast<T*>(part.out)[(at < 0 ? at + part.size : at) * part.stride + o.a] = static_cast<const T*>(part.values)[o.b];
 }
 
 // a: strides of in, b: of index; `along`: the stride of in along the indexed dimension, which a leaves out.

@@ -53,9 +53,9 @@ template <int Rows> WISP_INLINE uint32_t chunk_at(int r, int chunk) {
 // Loads tiles of rows of `width` elements one after the other from a matrix; what is not there is zeros. Aligned: rows begin at
 // multiples of 16 bytes and the width is one of 8 elements. Parts: tiles that follow each other, `width` elements apart in the matrix.
 template <int Rows, int D, int Threads, bool Aligned, class T, int Parts = 1> struct TileLoader {
-    static constexpr int chunks = D / 8, all = Rows * chunks;
-    static constexpr bool even =
-        Aligned && Threads % chunks == 0 && Threads / chunks % 8 == 0 && all % Threads == 0;  // a thread stays in its column
+    static constexpr int chunks = D / 8, all = Rows * chunks, step = Threads / chunks;
+    // A thread stays in its column; with four rows at a time the permutation changes by one bit from one to the next.
+    static constexpr bool even = Aligned && Threads % chunks == 0 && (step % 8 == 0 || step == 4) && all % Threads == 0;
     const T* from;
     int64_t stride;
     int width;
@@ -79,10 +79,9 @@ private:
             const bool inside = c * 8 < width;
             const uint32_t to = tile + chunk_at<Rows>(r, c);
 #pragma unroll
-            for (int i = 0; i < all / Threads; i++) {
-                constexpr int step = Threads / chunks;
-                copy_async_16(to + i * step * 128, from + i * step * stride, inside && r + i * step < rows);
-            }
+            for (int i = 0; i < all / Threads; i++)
+                copy_async_16((step == 4 && i % 2 ? to ^ 64 : to) + i * step * 128, from + i * step * stride,
+                              inside && r + i * step < rows);
         } else {
 #pragma unroll
             for (int i = 0; i < (all + Threads - 1) / Threads; i++) {

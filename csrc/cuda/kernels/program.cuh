@@ -6,7 +6,7 @@ namespace wisp {
 
 #include "kernels/program_arguments.h"
 
-__device__ constexpr Param no_params[4] = {};
+__device__ constexpr Param no_params[4] = {}, squared[4] = {{2, 0, 2}};
 
 template <class T> WISP_INLINE T element(const char* at) { return *reinterpret_cast<const T*>(at); }
 template <class T, int V> WISP_INLINE Vector<T, V> elements(const char* at) { return *reinterpret_cast<const Vector<T, V>*>(at); }

@@ -213,10 +213,10 @@ PyObject* size_subscript(PyObject* a, PyObject* key) {
 }
 PyMethodDef size_methods[] = {{"numel",
                                [](PyObject* self, PyObject*) -> PyObject* {
-                                   int64_t n = 1;
-                                   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); i++)
-                                       n *= PyLong_AsLongLong(PyTuple_GET_ITEM(self, i));
-                                   return PyLong_FromLongLong(n);
+                                   PyObject* n = PyLong_FromLong(1);  // of any length: sizes that no tensor has can be asked too
+                                   for (Py_ssize_t i = 0; n && i < PyTuple_GET_SIZE(self); i++)
+                                       Py_SETREF(n, PyNumber_Multiply(n, PyTuple_GET_ITEM(self, i)));
+                                   return n;
                                },
                                METH_NOARGS, nullptr},
                               {"__reduce__",

@@ -22,7 +22,7 @@ SIZES = {
     "negative size": lambda: wisp.empty_strided((-3,), (1,)),
     "resize_": lambda: wisp.ones(6).resize_([-2, -3]),
     "resize_ to much": lambda: wisp.ones(6).resize_([2**62]),
-    "broadcast": lambda: wisp.zeros(8, 8).bernoulli_(wisp.ones(3) * 0.5),
+    "broadcast": lambda: wisp.zeros(8, 8).bernoulli_(wisp.full((64,), 0.5)[:3]),  # behind them lie numbers that would do
     "chunks of nothing": lambda: wisp.ones(0).chunk(HUGE),
     "expand": lambda: wisp.ones(1).expand(2**40, 2**40),
     "pool": lambda: F.max_pool1d(wisp.ones(1, 1, 8), HUGE),
@@ -70,6 +70,7 @@ def test_sizes_that_only_look_so():
     assert x.triu(HUGE).sum() == 0 and x.tril(HUGE).sum() == 4 and x.triu(-HUGE).sum() == 4 and x.tril(-HUGE).sum() == 0
     assert F.avg_pool1d(wisp.ones(1, 1, 5), 10**9, ceil_mode=True).tolist() == [[[1.0]]]
     assert wisp.empty(0, 2**40, 2**40).numel() == 0
+    assert wisp.Size([2**40, 2**40]).numel() == 2**80 and wisp.Size([0, 2**40]).numel() == 0  # of shapes that no tensor has, too
 
 
 @pytest.mark.parametrize("padding", [0, 1, 2**40])

@@ -28,11 +28,14 @@ static void join_rows(const Tensor& y, const TensorList& parts, int64_t dim, con
     for (int64_t d = 0; d < dim; d++) outer *= y.size(d);
     for (int64_t d = dim + 1; d < y.dim(); d++) inner *= y.size(d);
     const int64_t row = y.size(dim) * inner;
+    // Addresses are asked for here: in a compiled region that may run notes, which threads of a loop must not wait for.
+    char* const joined = static_cast<char*>(y.device_data());
+    std::vector<const void*> sources;
+    for (const Tensor& part : parts) sources.push_back(part.device_data());
     if (const auto join = kernels::copy().join) {
-        std::vector<const void*> from;
         std::vector<int64_t> bytes;
-        for (int64_t k = 0; k < parts.size(); k++) from.push_back(parts[k].device_data()), bytes.push_back(lengths[k] * inner);
-        return join(y.device_data(), from.data(), bytes.data(), parts.size(), outer);
+        for (int64_t k = 0; k < parts.size(); k++) bytes.push_back(lengths[k] * inner);
+        return join(joined, sources.data(), bytes.data(), parts.size(), outer);
     }
     Unlocked unlocked(y.numel());
     // One long row is cut into pieces of its own; where parts are large each of them is, as threads do that made them or use the result.
@@ -46,7 +49,8 @@ static void join_rows(const Tensor& y, const TensorList& parts, int64_t dim, con
                 const int64_t n = lengths[k] * inner;
                 const int64_t first = cuts_parts ? at + n * unit / pieces : std::max(at, from);
                 const int64_t last = cuts_parts ? at + n * (unit + 1) / pieces : std::min(at + n, to);
-                if (first < last) std::memcpy(y.data() + r * row + first, parts[k].data() + r * n + (first - at), size_t(last - first));
+                const char* source = static_cast<const char*>(sources[size_t(k)]) + r * n;
+                if (first < last) std::memcpy(joined + r * row + first, source + (first - at), size_t(last - first));
                 at += n;
             }
         }

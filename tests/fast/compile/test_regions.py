@@ -503,3 +503,13 @@ def test_a_sum_over_rows_is_made_at_once_and_lets_other_readers_wait():
     assert wisp.equal(y, x * 2 + 1) and same(sums, x.sum(0))
     if not x.is_cuda:  # there sums over rows are part of programs
         assert seen == [before + 1] and counts["programs"] == 1
+
+
+def test_values_that_are_still_to_be_made_are_joined():
+    @wisp.compile
+    def f(x):
+        return wisp.cat([x[:1], x + 1])  # long enough for several threads, and short enough to keep the interpreter's lock
+
+    for n in (1000, 33000, 40000, 65000, 100000):
+        x = wisp.arange(float(n)).double()
+        assert wisp.equal(f(x), wisp.cat([x[:1], x + 1]))

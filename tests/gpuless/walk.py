@@ -118,7 +118,7 @@ def others():
         lambda x: F.one_hot(x.detach().long(), 7),
         lambda x: wisp.bernoulli(x, 0.3),
         lambda x: x.detach().clone().bernoulli_(0.3),
-        lambda x: wisp._core._total_norm([x.detach()]),
+        lambda x: wisp._core._sum_of_squares([x.detach()], None),
         lambda x: wisp._core._scale_tensors([x.detach()], 0.5),
         lambda x: F.layer_norm(x, (300,), x[0], x[1]),
         lambda x: F.rms_norm(x, (300,), x[0]),

@@ -474,7 +474,7 @@ private:
         placed_[g.made].kept = true;
         if (!notes_[g.made].out) temporaries_.push_back(g.made);
     }
-    // The cast of a loss's gradient back to the halves that it is a gradient of, if nobody wants anything else: the kernel rounds it itself.
+    // The cast of a loss's gradient back to the halves that it is a gradient of, if nobody wants anything else: the kernel rounds it.
     std::optional<uint32_t> narrow_copy(uint32_t i) const {
         const Note& n = notes_[i];
         if (n.step.kind != StepKind::loss || n.out) return {};

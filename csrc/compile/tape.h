@@ -109,8 +109,8 @@ extern std::string asked;             // see Fusion, while there is a watcher
 
 void run(std::vector<Note>& notes);  // plan.cpp
 
-// Notes that are no part of a program, but run by a kernel as they would be eagerly, between programs (calls.cpp): sums over other dimensions
-// than the last, and gradients of losses.
+// Notes that are no part of a program, but run by a kernel as they would be eagerly, between programs (calls.cpp): sums over other
+// dimensions than the last, and gradients of losses.
 inline bool is_call(const Note& n) { return n.reduced || n.step.kind == kernels::StepKind::loss; }
 // operands: where they lie. result: the dtype that is wanted, the note's own or, of a loss, that of its halves.
 void run_call(const Note& n, char* const* operands, DType result, char* out);

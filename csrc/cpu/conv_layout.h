@@ -191,7 +191,7 @@ template <class T> WISP_INLINE void copy_row(T* destination, const T* source, in
     for (int64_t j = to; j < length; ++j) destination[j] = 0;
 }
 
-// Asks for the lines of a row that is read some rows later: vectors are through with a row before the processor has learnt which rows follow.
+// Asks for the lines of a row that is read some rows later: vectors are through with a row before the processor has learnt what follows.
 template <class T> WISP_INLINE void prefetch_row(const T* row, int64_t length) {
     constexpr int64_t line = 64 / int64_t(sizeof(T));
     for (int64_t k = 0; k < length + line; k += line) __builtin_prefetch(row + k);

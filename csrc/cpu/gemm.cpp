@@ -41,8 +41,8 @@ template <class T> int vectors_for(int64_t n) {
 }
 int rows_for(int64_t m, int vectors) { return int(divide_up(m, divide_up(m, max_rows_of(vectors)))); }
 
-// Whether A has no direction in which the tiles can read it as it lies: lines far apart fight for a few cache sets and pages. Where they are
-// not very far apart, that costs less than packing for the use of a few panels of `width` columns.
+// Whether A has no direction in which the tiles can read it as it lies: lines far apart fight for a few cache sets and pages. Where they
+// are not very far apart, that costs less than packing for the use of a few panels of `width` columns.
 template <class T> bool scattered(const Product<T>& p, int64_t width) {
     return p.a_col != 1 && (p.a_row != 1 || p.a_col * int64_t(sizeof(T)) > (p.n > 4 * width ? 1024 : 8192));
 }

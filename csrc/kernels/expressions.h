@@ -161,8 +161,8 @@ template <class T> WISP_INLINE T least_multiple(T a, T b) {
     const T d = greatest_divisor(a, b);
     return d == T(0) ? T(0) : abs(T(a / d * b));
 }
-// The next number after a towards b: of this type, or, where `least` is not 0, of a shorter one with `fraction` bits behind the leading one,
-// of which `least` is the smallest number above 0 and `largest` the largest.
+// The next number after a towards b: of this type, or, where `least` is not 0, of a shorter one with `fraction` bits behind the leading
+// one, of which `least` is the smallest number above 0 and `largest` the largest.
 template <class T> WISP_INLINE T next_number(T a, T b, T fraction, T least, T largest) {
     if (least == T(0)) {
         if constexpr (sizeof(T) == 4) return __builtin_nextafterf(a, b);

@@ -219,7 +219,8 @@ class Programs(Kind):
                 j = self.pick(values)
                 # one that is stretched over the memory it lies in: what PyTorch reads there depends on what it wrote before
                 stretched = values[j].shape != values[i].shape or 0 in values[j].stride() + values[i].stride()
-                return j if not stretched and self.random.random() < 0.5 else super().other(values, i)
+                shown = stretched or crossed(values[i], values[j])
+                return j if not shown and self.random.random() < 0.5 else super().other(values, i)
 
         self.Program = Program
 
@@ -351,6 +352,25 @@ def settle(values):
 def overlaps(t):
     """Whether two elements of a tensor surely share memory: there are more of them than places."""
     return t.numel() > sum((n - 1) * step for n, step in zip(t.shape, t.stride())) + 1
+
+
+def places(t):
+    """Where in its storage each element of a tensor lies, in their order."""
+    where = [t.storage_offset()]
+    for n, step in zip(t.shape, t.stride()):
+        where = [at + k * step for at in where for k in range(n)]
+    return where
+
+
+def crossed(a, b):
+    """Whether a write to a, element by element, changes what is read of b later: some element of b lies where another one of a does.
+    Of tensors without gaps PyTorch sees that and refuses; of others its result depends on the order, while Wisp reads first."""
+    if a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr():
+        return False
+    to, of = places(a), places(b)
+    gaps = any(max(where) - min(where) >= len(where) for where in (to, of))
+    written = set(to)
+    return gaps and any(at in written for at, own in zip(of, to) if at != own)
 
 
 # ---------------------------------------------------------------- numbers

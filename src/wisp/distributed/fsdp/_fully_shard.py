@@ -119,11 +119,11 @@ def _before_forward(unit, module, args, kwargs):
 
 def _after_forward(unit, module, args, kwargs, output):
     tree = unit.tree
+    if tree.in_backward():  # also when a checkpoint has computed all that was saved and stops: backward is about to use it
+        return output
     if output is None:  # also when forward raised an error
         unit.reshard()
         return None
-    if tree.in_backward():
-        return output
     recorded = [tensor for tensor in tensors_of(output) if tensor.requires_grad] if wisp.is_grad_enabled() else []
     for tensor in recorded:
         tensor.register_hook(functools.partial(_output_hook, unit))

@@ -67,7 +67,7 @@ private:
     bool before_;
 };
 
-// --- what a run of the tape consists of, for plan.cpp ---
+// --- what a run of the tape consists of, for plan.h ---
 
 constexpr uint32_t no_note = UINT32_MAX;
 

@@ -66,12 +66,8 @@ Dims strides_for(const Dims& sizes, MemoryFormat format) {
 Dims strides_like(const Layout& l) {
     if (l.is_contiguous()) return contiguous_strides(l.sizes);
     if (l.is_non_overlapping_and_dense()) return l.strides;
-    // Keep the order of the strides, as PyTorch's empty_like does for inputs that are not dense; of equal ones the longer lies further out.
-    return dense_strides(l.sizes, [&](int64_t a, int64_t b) {
-        const int64_t x = l.strides[a], y = l.strides[b];
-        if (x == 0 || y == 0) return 0;
-        return x != y ? (x > y ? 1 : -1) : l.sizes[a] > l.sizes[b] ? 1 : 0;
-    });
+    // Keep the order of the strides, as PyTorch's empty_like does for inputs that are not dense.
+    return dense_strides(l.sizes, [&](int64_t a, int64_t b) { return further_out(l.strides[a], l.strides[b], l.sizes[a], l.sizes[b]); });
 }
 
 bool Layout::is_contiguous() const {

@@ -1,6 +1,7 @@
 // Advanced indexing: picking and writing slices at the positions that index tensors give.
 #include "index.h"
 
+#include "../core/dense_order.h"
 #include "../kernels/index.h"
 #include "gather.h"
 
@@ -15,7 +16,8 @@ struct Picked {
     Dims index_sizes;      // broadcast shape of the indices
     int64_t position = 0;  // where they stand in the result
     TensorList indices;    // int64, contiguous, of that shape
-    Dims slice_sizes, slice_strides;
+    TensorList given;      // the same as they came
+    Dims slices, slice_sizes, slice_strides;
     Dims indexed, sizes, strides;  // dimensions with an index
     int64_t count() const { return product(index_sizes); }
     Small<const int64_t*, 4> pointers() const {
@@ -38,13 +40,42 @@ struct Picked {
         for (int64_t i = position; i < slice_sizes.size(); i++) sizes.push_back(slice_sizes[i]);
         return sizes;
     }
+    bool is_index(int64_t d) const { return d >= position && d < position + index_sizes.size(); }
+    int64_t slice_of(int64_t d) const { return d < position ? d : d - index_sizes.size(); }
+    // Of an index as it lies in the result: a slice of size 1 before or behind it has a stride too, as in a view of that shape.
+    int64_t index_stride(const Tensor& i, int64_t d) const {
+        if (is_index(d)) return i.stride(d - position);
+        if (slice_sizes[slice_of(d)] != 1 || !i.dim()) return 0;
+        return d < position ? i.stride(0) * i.size(0) : i.stride(-1);
+    }
+    // Whether all lies in the order of the dimensions, as mostly.
+    bool lies_plainly() const {
+        for (int64_t i = 1; i < slice_sizes.size(); i++)
+            if (!slice_strides[i] || further_out(slice_strides[i], slice_strides[i - 1], slice_sizes[i], slice_sizes[i - 1]) > 0)
+                return false;
+        return index_sizes.size() < 2;
+    }
+    // The result's dimensions from the innermost out: as in PyTorch, slices keep the order in which they lie, and so do indices.
+    Dims order() const {
+        const Dims all = result_sizes();
+        TensorList spread;
+        for (const Tensor& i : given) spread.push_back(expanded(i, index_sizes));
+        return dense_order(all.size(), [&](int64_t a, int64_t b) {
+            if (!is_index(a) && !is_index(b))
+                if (const int told = further_out(slice_strides[slice_of(a)], slice_strides[slice_of(b)], all[a], all[b])) return told;
+            for (const Tensor& i : spread)
+                if (const int told = further_out(index_stride(i, a), index_stride(i, b), all[a], all[b]))
+                    return is_index(a) == is_index(b) ? told : std::min(told, 0);  // what is indexed stays together
+            return 0;
+        });
+    }
 };
 
 Picked pick(const Tensor& t, const TensorList& indices) {
     OnDevice on(t.device());
     Picked p;
     if (indices.size() > t.dim()) throw IndexError("too many indices for tensor of dimension ", t.dim(), " (got ", indices.size(), ")");
-    TensorList given;
+    TensorList& given = p.given;
     bool started = false, ended = false, apart = false;
     for (int64_t d = 0; d < indices.size(); d++) {
         if (!indices[d]) {
@@ -71,6 +102,7 @@ Picked pick(const Tensor& t, const TensorList& indices) {
     }
     for (int64_t d = 0; d < t.dim(); d++)
         if (!p.indexed.contains(d)) {
+            p.slices.push_back(d);
             p.slice_sizes.push_back(t.size(d));
             p.slice_strides.push_back(t.stride(d));
         }
@@ -126,18 +158,23 @@ Tensor index(const Tensor& t, const TensorList& indices) {
     if (indices.size() == 1 && indices[0] && indices[0].dtype() == DType::boolean && t.dim() == indices[0].dim())
         return masked_select(t, indices[0]);
     Picked p = pick(t, indices);
-    Tensor r = empty(p.result_sizes(), t.dtype());
+    const bool plain = p.lies_plainly();
+    const Dims sizes = p.result_sizes(), order = plain ? Dims() : p.order();
+    Tensor r = plain ? empty(sizes, t.dtype()) : empty_strided(sizes, strides_in_order(sizes, order), t.dtype());
     if (r.numel()) {
-        Dims order;  // with the indexed dimensions together
-        for (int64_t d = 0, k = 0; d < t.dim() && k < p.position; d++)
-            if (!p.indexed.contains(d)) {
-                order.push_back(d);
-                k++;
+        Dims from = p.slices;  // dimensions of t as they lie in the result, outermost first
+        if (!plain) {
+            Dims turned;  // those of the indices
+            from = {};
+            for (int64_t i = order.size() - 1; i >= 0; i--) {
+                if (p.is_index(order[i])) turned.push_back(order[i] - p.position);
+                else from.push_back(p.slices[p.slice_of(order[i])]);
             }
-        for (int64_t d : p.indexed) order.push_back(d);
-        for (int64_t d = 0; d < t.dim(); d++)
-            if (!order.contains(d)) order.push_back(d);
-        const Tensor source = alias(t, t.layout().permute(order));  // outlives the time without the interpreter's lock
+            if (!std::is_sorted(turned.begin(), turned.end()))
+                for (Tensor& i : p.indices) i = contiguous(alias(i, i.layout().permute(turned)));
+        }
+        for (int64_t k = 0; k < p.indexed.size(); k++) from.insert(p.position + k, p.indexed[k]);
+        const Tensor source = alias(t, t.layout().permute(from));  // outlives the time without the interpreter's lock
         const auto elements = p.slice_sizes.empty() ? kernels::index().take_elements : nullptr;
         const Tensor offsets = elements ? Tensor() : p.offsets();
         Unlocked unlocked(r.numel());

@@ -337,10 +337,7 @@ int lies_further_out(const Arg* args, int arity, const Dims& sizes, int64_t a, i
         const Tensor& t = *args[i].tensor;
         const int64_t missing = sizes.size() - t.dim(), at = a - missing, bt = b - missing;
         if (at < 0 || bt < 0 || t.size(at) != sizes[a] || t.size(bt) != sizes[b]) continue;  // broadcast along one of them
-        const int64_t sa = t.stride(at), sb = t.stride(bt);
-        if (sa == 0 || sb == 0) continue;
-        if (sa != sb) return sa > sb ? 1 : -1;
-        if (sizes[a] > sizes[b]) return 1;
+        if (const int told = further_out(t.stride(at), t.stride(bt), sizes[a], sizes[b])) return told;
     }
     return 0;
 }

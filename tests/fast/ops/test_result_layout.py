@@ -26,6 +26,39 @@ def test_the_first_operand_decides_the_order_and_the_second_where_it_is_open():
     assert ((x + y) == (y + x)).all()
 
 
+PICKED = [  # what is indexed, with i = [0, 1] and three pairs, and the strides that PyTorch gives the result
+    (lambda x: x.permute(2, 0, 1), lambda i, pairs: (i,), (6, 3, 1)),
+    (lambda x: x.permute(2, 0, 1), lambda i, pairs: (slice(None), i), (1, 4, 8)),
+    (lambda x: x.permute(2, 0, 1), lambda i, pairs: (slice(None), slice(None), i), (2, 8, 1)),
+    (lambda x: x.permute(2, 0, 1), lambda i, pairs: (i, slice(None), i), (2, 1)),
+    (lambda x: x.permute(0, 2, 1), lambda i, pairs: (i[:, None],), (12, 12, 1, 4)),
+    (lambda x: x.permute(2, 1, 0), lambda i, pairs: (slice(None), i[None]), (1, 8, 4, 8)),
+    (lambda x: x, lambda i, pairs: (pairs.T,), (12, 24, 4, 1)),
+    (lambda x: x, lambda i, pairs: (slice(None), pairs.T, 1), (6, 1, 2)),
+    (lambda x: x, lambda i, pairs: (pairs.T, pairs.T, pairs.T), (1, 2)),
+    (lambda x: x[:, :1].permute(0, 2, 1), lambda i, pairs: (i,), (4, 1, 4)),
+    (lambda x: x[:1, :1].permute(2, 0, 1), lambda i, pairs: (slice(None), 0 * i), (1, 4, 8)),
+    (lambda x: x[:1, :1].permute(2, 0, 1), lambda i, pairs: (slice(None), slice(None), 0 * i), (2, 8, 1)),
+    (lambda x: x[:1, :, :1].permute(2, 0, 1), lambda i, pairs: (slice(None), 0 * i), (6, 3, 1)),
+]
+
+
+@pytest.mark.parametrize("turned, key, strides", PICKED)
+def test_what_is_indexed_keeps_the_order_of_slices_and_of_indices(turned, key, strides):
+    x = wisp.arange(24.0).reshape(2, 3, 4).requires_grad_()
+    key = key(wisp.tensor([0, 1]), wisp.tensor([[0, 1], [1, 0], [1, 1]]))
+    result = turned(x)[key]
+    assert result.stride() == strides
+    wanted = turned(x).detach().numpy()[tuple(k if isinstance(k, (int, slice)) else k.numpy() for k in key)]
+    assert result.tolist() == wanted.tolist()
+    weight = wisp.arange(float(result.numel())).reshape(result.shape)
+    (result * weight).sum().backward()
+    expected = wisp.zeros(24)
+    for place, w in zip(result.detach().flatten().long().tolist(), weight.flatten().tolist()):
+        expected[place] += w
+    assert x.grad.flatten().tolist() == expected.tolist()
+
+
 def test_a_copy_onto_a_part_of_itself_is_refused():
     x = wisp.arange(20.0)
     with pytest.raises(RuntimeError, match="unsupported operation"):

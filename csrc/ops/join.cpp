@@ -73,7 +73,7 @@ static bool note_join(const Tensor& y, const TensorList& parts, int64_t dim) {
     return compile::note(y, step, operands, int(parts.size()));
 }
 
-Tensor cat(const TensorList& given, int64_t dim) {
+Tensor cat(const TensorList& given, int64_t dim, Out out) {
     if (given.empty()) throw ValueError("torch.cat(): expected a non-empty list of Tensors");
     const Tensor* model = nullptr;
     for (const Tensor& t : given) {
@@ -113,10 +113,13 @@ Tensor cat(const TensorList& given, int64_t dim) {
     MemoryFormat format = plain ? MemoryFormat::contiguous : format_of(given[0]);  // of all of them, or contiguous
     for (int64_t k = 1; k < given.size() && format != MemoryFormat::contiguous; k++)
         if (format_of(given[k]) != format) format = MemoryFormat::contiguous;
-    Tensor y = empty_in(sizes, dtype, format);
+    // Parts are copied to wherever they belong; a GPU's kernel and that for rows write to what is contiguous.
+    const auto suits = [](const Tensor& t) { return t.device() == Device{} || lies_as_new(t); };
+    Tensor y = noting ? Tensor() : out.take_apart(sizes, dtype, suits);
+    if (!y) y = empty_in(sizes, dtype, format);
     if (noting && note_join(y, given, dim)) {
         // later
-    } else if (plain && y.device().type != DeviceType::meta) {
+    } else if (plain && y.is_contiguous() && y.device().type != DeviceType::meta) {
         join_rows(y, given, dim, lengths);
     } else {
         for (int64_t k = 0; k < given.size(); k++) {
@@ -142,7 +145,7 @@ Tensor cat(const TensorList& given, int64_t dim) {
     return y;
 }
 
-Tensor stack(const TensorList& given, int64_t dim) {
+Tensor stack(const TensorList& given, int64_t dim, Out out) {
     if (given.empty()) throw RuntimeError("stack expects a non-empty TensorList");
     dim = wrap_dim(dim, given[0].dim() + 1);
     TensorList parts;
@@ -152,7 +155,7 @@ Tensor stack(const TensorList& given, int64_t dim) {
                                given[k].sizes(), " at entry ", k);
         parts.push_back(alias(given[k], given[k].layout().unsqueeze(dim)));
     }
-    Tensor y = cat(parts, dim);
+    Tensor y = cat(parts, dim, out);
     if (is_differentiable(y.dtype()) && any_needs_grad(given))
         record_many({&y, 1}, "StackBackward0", spanned(given), {}, [dim, n = given.size()](Backward& bw) {
             for (int64_t k = 0; k < n; k++)

@@ -99,6 +99,21 @@ void multiply(const Tensor& out, const Tensor& a, MatrixForm form_a, const Tenso
     gemm.matmul(out.dtype(), g);
 }
 
+// Whether multiply can write to it as to a new one. Columns with gaps between their elements would be summed in another way.
+bool takes_products(const Tensor& out) {
+    return lies_as_new(out) || (out.device() == Device{} && out.size(-1) > 1 && out.stride(-1) == 1 && out.stride(-2) >= out.size(-1));
+}
+
+// For a product of the dtype and on the device of `a`; `input` may be added to it.
+[[gnu::noinline]] Tensor given_place(Out out, const Dims& sizes, const Tensor& a, const Tensor* input) {
+    OnDevice on(a.device());
+    Tensor given = noting ? Tensor() : out.take_apart(sizes, a.dtype(), takes_products, input ? *input : Tensor());
+    return given ? given : empty(sizes, a.dtype(), a.device());
+}
+inline Tensor place_for(Out out, const Dims& sizes, const Tensor& a, const Tensor* input = nullptr) {
+    return out.destination ? given_place(out, sizes, a, input) : empty(sizes, a.dtype(), a.device());
+}
+
 Dims batch_of(const Tensor& a, const Tensor& b) {
     auto front = [](const Tensor& t) { return Dims(t.sizes().data(), t.dim() - 2); };
     return a.dim() == b.dim() && front(a) == front(b) ? front(a) : broadcast(front(a), front(b));
@@ -196,16 +211,16 @@ Tensor as_column(const Tensor& v) { return alias(v, Layout{{v.size(0), 1}, {v.st
 
 }  // namespace
 
-Tensor product(const Tensor& a, MatrixForm form_a, const Tensor& b, MatrixForm form_b, const char* name) {
+Tensor product(const Tensor& a, MatrixForm form_a, const Tensor& b, MatrixForm form_b, const char* name, Out place) {
     const int64_t m = rows_of(a, form_a), n = columns_of(b, form_b);
     Tensor out;
     if (a.dim() == 2 && b.dim() == 2) {
-        out = empty({m, n}, a.dtype(), a.device());
+        out = place_for(place, {m, n}, a);
     } else {
         Dims sizes = batch_of(a, b);
         sizes.push_back(m);
         sizes.push_back(n);
-        out = empty(sizes, a.dtype(), a.device());
+        out = place_for(place, sizes, a);
     }
     multiply(out, a, form_a, b, form_b);
     if (needs_grad(a, b))
@@ -217,18 +232,18 @@ Tensor product(const Tensor& a, MatrixForm form_a, const Tensor& b, MatrixForm f
     return out;
 }
 
-Tensor mm(const Tensor& a, const Tensor& b) {
+Tensor mm(const Tensor& a, const Tensor& b, Out out) {
     if (a.dim() != 2) throw RuntimeError("self must be a matrix");
     if (b.dim() != 2) throw RuntimeError("mat2 must be a matrix");
     check_same_device("mm", a, b);
     check_matrices(a, b);
-    return product(a, {}, b, {}, "MmBackward0");
+    return product(a, {}, b, {}, "MmBackward0", out);
 }
 
-Tensor bmm(const Tensor& a, const Tensor& b) {
+Tensor bmm(const Tensor& a, const Tensor& b, Out out) {
     check_batches(a, b);
     check_same_device("bmm", a, b);
-    return product(a, {}, b, {}, "BmmBackward0");
+    return product(a, {}, b, {}, "BmmBackward0", out);
 }
 
 // form(matrix) · vector.
@@ -322,9 +337,9 @@ Tensor outer(const Tensor& a, const Tensor& b) {
     return reshape(a, {a.size(0), 1}) * b;
 }
 
-Tensor matmul(const Tensor& a, const Tensor& b) {
+Tensor matmul(const Tensor& a, const Tensor& b, Out out) {
     const int64_t dims_a = a.dim(), dims_b = b.dim();
-    if (dims_a == 2 && dims_b == 2) return mm(a, b);
+    if (dims_a == 2 && dims_b == 2) return mm(a, b, out);
     if (dims_a == 0 || dims_b == 0)
         throw RuntimeError("both arguments to matmul need to be at least 1D, but they are ", dims_a, "D and ", dims_b, "D");
     if (dims_a == 1 && dims_b == 1) return dot(a, b);
@@ -349,15 +364,15 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
                            product(batch), ", ", k_b, "].");
     }
     if (a.dtype() != b.dtype()) throw RuntimeError("expected scalar type ", type_name(a.dtype()), " but found ", type_name(b.dtype()));
-    return product(a, {}, b, {}, "UnsafeViewBackward0");
+    return product(a, {}, b, {}, "UnsafeViewBackward0", out);
 }
 
 // ---- beta * input + alpha * product ----
 
 // After the checks: `input` is expandable to the shape of the product.
-static Tensor add_product(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha,
-                          const char* name) {
-    Tensor out = empty(a.dim() == 2 ? Dims{a.size(0), b.size(1)} : Dims{a.size(0), a.size(1), b.size(2)}, a.dtype(), a.device());
+static Tensor add_product(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha, const char* name,
+                          Out place) {
+    Tensor out = place_for(place, a.dim() == 2 ? Dims{a.size(0), b.size(1)} : Dims{a.size(0), a.size(1), b.size(2)}, a, &input);
     multiply(out, a, {}, b, {}, beta == 0. ? Tensor() : input, &alpha, &beta);
     if (needs_grad(input, a, b))
         record(out, name, {input, a, b}, {wants_grad(b) ? a : Tensor(), wants_grad(a) ? b : Tensor()},
@@ -370,7 +385,7 @@ static Tensor add_product(const Tensor& input, const Tensor& a, const Tensor& b,
     return out;
 }
 
-Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
+Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha, Out out) {
     if (a.dim() != 2) throw RuntimeError("mat1 must be a matrix, got ", a.dim(), "-D tensor");
     if (b.dim() != 2) throw RuntimeError("mat2 must be a matrix, got ", b.dim(), "-D tensor");
     if (input.dtype() != b.dtype())
@@ -381,10 +396,10 @@ Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar
     check_same_device("addmm", input, a);
     check_matrices(a, b);
     check_expandable(input, {a.size(0), b.size(1)});
-    return add_product(input, a, b, beta, alpha, "AddmmBackward0");
+    return add_product(input, a, b, beta, alpha, "AddmmBackward0", out);
 }
 
-Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {
+Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha, Out out) {
     if (a.dim() != 3) throw RuntimeError("batch1 must be a 3D tensor");
     if (b.dim() != 3) throw RuntimeError("batch2 must be a 3D tensor");
     check_expandable(input, {a.size(0), a.size(1), b.size(2)});
@@ -394,7 +409,7 @@ Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scal
                            ", batch2: ", name_of(b.dtype()));
     check_same_device("baddbmm", a, b);
     check_same_device("baddbmm", input, a);
-    return add_product(input, a, b, beta, alpha, "BaddbmmBackward0");
+    return add_product(input, a, b, beta, alpha, "BaddbmmBackward0", out);
 }
 
 Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha) {

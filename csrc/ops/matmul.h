@@ -10,16 +10,16 @@ struct MatrixForm {
 };
 
 // form(a) · form(b) over the last two dimensions; the dimensions before them are broadcast. Shapes must fit.
-Tensor product(const Tensor& a, MatrixForm form_a, const Tensor& b, MatrixForm form_b, const char* name = "BmmBackward0");
+Tensor product(const Tensor& a, MatrixForm form_a, const Tensor& b, MatrixForm form_b, const char* name = "BmmBackward0", Out out = {});
 
 Tensor mv(const Tensor& matrix, const Tensor& vector);
 Tensor dot(const Tensor& a, const Tensor& b);
 Tensor vdot(const Tensor& a, const Tensor& b);
 Tensor outer(const Tensor& a, const Tensor& b);
-Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha);
+Tensor addmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha, Out out = {});
 Tensor addmv(const Tensor& input, const Tensor& matrix, const Tensor& vector, const Scalar& beta, const Scalar& alpha);
 Tensor addr(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha);
-Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha);
+Tensor baddbmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha, Out out = {});
 Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scalar& beta, const Scalar& alpha);
 Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias);  // bias may be undefined
 Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias);

@@ -68,16 +68,16 @@ Tensor triangle(const Tensor& t, int64_t diagonal, bool upper);  // triu or tril
 Tensor diag_embed(const Tensor& t, int64_t offset = 0, int64_t dim1 = -2, int64_t dim2 = -1);
 
 // products
-Tensor matmul(const Tensor& a, const Tensor& b);
-Tensor mm(const Tensor& a, const Tensor& b);
-Tensor bmm(const Tensor& a, const Tensor& b);
+Tensor matmul(const Tensor& a, const Tensor& b, Out out = {});
+Tensor mm(const Tensor& a, const Tensor& b, Out out = {});
+Tensor bmm(const Tensor& a, const Tensor& b, Out out = {});
 
 // indexing
 Tensor index_select(const Tensor& t, int64_t dim, const Tensor& index);
 Tensor gather(const Tensor& t, int64_t dim, const Tensor& index);
 Tensor scatter_add(const Tensor& t, int64_t dim, const Tensor& index, const Tensor& source);
-Tensor cat(const TensorList& tensors, int64_t dim);
-Tensor stack(const TensorList& tensors, int64_t dim);
+Tensor cat(const TensorList& tensors, int64_t dim, Out out = {});
+Tensor stack(const TensorList& tensors, int64_t dim, Out out = {});
 Tensor flip(const Tensor& t, const Dims& dims);
 Tensor cumsum(const Tensor& t, int64_t dim);
 Tensor argsort(const Tensor& t, int64_t dim, bool descending);

@@ -106,10 +106,13 @@ static Tensor sum_of_few(const Tensor& x, uint64_t mask, bool keepdim, DType dty
                  Layout{reduced_sizes(x.sizes(), mask, keepdim), contiguous_strides(reduced_sizes(x.sizes(), mask, keepdim)), 0});
 }
 
-static Tensor reduce(Reduction kind, const Tensor& x, uint64_t mask, bool keepdim, DType dtype, ReduceArguments arguments = {}) {
+static Tensor reduce(Reduction kind, const Tensor& x, uint64_t mask, bool keepdim, DType dtype, ReduceArguments arguments = {},
+                     Out out = {}) {
     if (noting && kind == Reduction::sum && arguments.divisor == 1)
         if (Tensor y = sum_of_few(x, mask, keepdim, dtype)) return y;
-    Tensor y = empty(reduced_sizes(x.sizes(), mask, keepdim), dtype);
+    const Dims sizes = reduced_sizes(x.sizes(), mask, keepdim);
+    Tensor y = noting ? Tensor() : out.take_apart(sizes, dtype, lies_as_new);
+    if (!y) y = empty(sizes, dtype);
     if (noting && note_reduction(y, kind, x, mask, arguments.divisor)) return y;
     run_reduction(kind, x, mask, y, dtype, arguments);
     return y;
@@ -137,7 +140,7 @@ static float short_sum(const float* x, int64_t n) {
 }
 
 // The kernel computes in int64, so that a sum asked for in fewer bits is cut at the end, which is the same.
-static Tensor sum_masked(const Tensor& x, uint64_t mask, bool keepdim, std::optional<DType> dtype, const char* name) {
+static Tensor sum_masked(const Tensor& x, uint64_t mask, bool keepdim, std::optional<DType> dtype, const char* name, Out out = {}) {
     const DType d = sum_dtype(x, dtype);
     if (is_complex(x.dtype()) && !is_complex(d)) return sum_masked(to(x, d), mask, keepdim, d, name);
     if (d == DType::boolean) return reduce(Reduction::any, x, mask, keepdim, d);
@@ -149,7 +152,7 @@ static Tensor sum_masked(const Tensor& x, uint64_t mask, bool keepdim, std::opti
         y = empty(reduced_sizes(x.sizes(), mask, keepdim), d);
         *y.data<float>() = short_sum(x.data<float>(), x.numel());
     } else {
-        y = reduce(Reduction::sum, x, mask, keepdim, d);
+        y = reduce(Reduction::sum, x, mask, keepdim, d, {}, out);
     }
     if (is_differentiable(d) && needs_grad(x))
         record(y, name, {x}, {}, batched<1>([sizes = x.sizes(), mask, keepdim](Backward& bw) {
@@ -164,7 +167,7 @@ Tensor sum(const Tensor& x, const Dims& dims, bool keepdim, std::optional<DType>
     return sum_masked(x, dims_mask(x, dims), keepdim, dtype, "SumBackward1");
 }
 
-static Tensor mean_masked(const Tensor& x, uint64_t mask, bool keepdim, std::optional<DType> dtype, const char* name) {
+static Tensor mean_masked(const Tensor& x, uint64_t mask, bool keepdim, std::optional<DType> dtype, const char* name, Out out = {}) {
     const DType d = dtype.value_or(x.dtype());
     if (!is_differentiable(d))
         throw RuntimeError("mean(): could not infer output dtype. ", dtype ? "Optional" : "Input",
@@ -173,7 +176,7 @@ static Tensor mean_masked(const Tensor& x, uint64_t mask, bool keepdim, std::opt
     ReduceArguments arguments{};
     const double n = double(reduced_count(x.sizes(), mask));
     arguments.divisor = n;
-    Tensor y = reduce(Reduction::sum, x, mask, keepdim, d, arguments);
+    Tensor y = reduce(Reduction::sum, x, mask, keepdim, d, arguments, out);
     if (needs_grad(x))
         record(y, name, {x}, {}, batched<1>([sizes = x.sizes(), mask, keepdim](Backward& bw) {
                    const Tensor g = div(bw.grad(), Scalar(double(reduced_count(sizes, mask))));
@@ -299,8 +302,8 @@ static void record_extreme(const Tensor& y, const Tensor& x, uint64_t mask, bool
                [mask, keepdim](Backward& bw) { bw.set(0, shared_gradient(bw.grad(), bw.saved(0), bw.saved(1), mask, keepdim)); });
 }
 
-static Tensor extreme_value(Reduction kind, const Tensor& x, uint64_t mask, bool keepdim, const char* grad_name) {
-    const Tensor y = reduce(kind, x, mask, keepdim, x.dtype());
+static Tensor extreme_value(Reduction kind, const Tensor& x, uint64_t mask, bool keepdim, const char* grad_name, Out out = {}) {
+    const Tensor y = reduce(kind, x, mask, keepdim, x.dtype(), {}, out);
     record_extreme(y, x, mask, keepdim, grad_name);
     return y;
 }
@@ -316,7 +319,7 @@ static Tensor extreme_of_all(Reduction kind, const Tensor& x) {
     return extreme_value(kind, x, dims_mask(x, {}), false, kind == Reduction::max ? "MaxBackward1" : "MinBackward1");
 }
 
-static Tensor amax_or_amin(Reduction kind, const Tensor& x, const Dims& dims, bool keepdim) {
+static Tensor amax_or_amin(Reduction kind, const Tensor& x, const Dims& dims, bool keepdim, Out out = {}) {
     const char* name = kind == Reduction::max ? "amax" : "amin";
     check_ordered(name, x);
     const uint64_t mask = dims_mask(x, dims);
@@ -326,7 +329,7 @@ static Tensor amax_or_amin(Reduction kind, const Tensor& x, const Dims& dims, bo
                            "dim "
                            "with the 'dim' argument.");
     check_not_empty(name, x, mask);
-    return extreme_value(kind, x, mask, keepdim, kind == Reduction::max ? "AmaxBackward0" : "AminBackward0");
+    return extreme_value(kind, x, mask, keepdim, kind == Reduction::max ? "AmaxBackward0" : "AminBackward0", out);
 }
 Tensor amax(const Tensor& x, const Dims& dims, bool keepdim) { return amax_or_amin(Reduction::max, x, dims, keepdim); }
 Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) { return amax_or_amin(Reduction::min, x, dims, keepdim); }
@@ -617,7 +620,9 @@ static double correction_of(const std::optional<Scalar>& correction) { return co
          [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(KIND, x, dim, keepdim); }, function | method}, \
     {                                                                                                                                      \
         "a" #NAME "(Tensor input, int[]? dim=(), bool keepdim=False, *, Tensor? out=None)",                                                \
-            [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return a##NAME(x, dim.value_or(Dims()), keepdim); },              \
+            [](const Tensor& x, std::optional<Dims> dim, bool keepdim, Out out) {                                                          \
+                return amax_or_amin(KIND, x, dim.value_or(Dims()), keepdim, out);                                                          \
+            },                                                                                                                             \
             function | method                                                                                                              \
     }
 
@@ -629,8 +634,8 @@ static const Operators operators = {
         >>> wisp.sum(wisp.tensor([[1, 2], [3, 4]]), dim=0)
         tensor([4, 6]))"},
     {"sum(Tensor input, int[]? dim, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
-     [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
-         return sum(x, dim.value_or(Dims()), keepdim, dtype);
+     [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype, Out out) {
+         return sum_masked(x, dims_mask(x, dim), keepdim, dtype, "SumBackward1", out);
      },
      function | method},
     {"mean(Tensor input, *, dtype? dtype=None, Tensor? out=None)",
@@ -640,8 +645,8 @@ static const Operators operators = {
         >>> wisp.mean(wisp.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=0)
         tensor([2., 3.]))"},
     {"mean(Tensor input, int[]? dim, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
-     [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
-         return mean(x, dim.value_or(Dims()), keepdim, dtype);
+     [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype, Out out) {
+         return mean_masked(x, dims_mask(x, dim), keepdim, dtype, "MeanBackward1", out);
      },
      function | method},
     {"nansum(Tensor input, int[]? dim=None, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",

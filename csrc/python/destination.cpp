@@ -87,6 +87,13 @@ void copy_out(const Tensor& out, const Tensor& result, const std::string& name, 
     bump_version(out);
 }
 
+// Whether its rows are short and have gaps between them: a result beside it and a copy are quicker then than kernels row by row.
+bool lies_in_short_rows(const Tensor& t) {
+    const int64_t n = t.dim();
+    return n >= 2 && t.stride(-1) == 1 && t.size(-1) > 1 && t.size(-1) < 32 && t.stride(-2) != t.size(-1) && t.size(-2) > 1 &&
+           t.device() == Device{};
+}
+
 // out= of a call, as long as nothing speaks against writing to it at once; else what is made is looked at and copied.
 struct OutDestination : Destination {
     const Tensor& out;
@@ -96,7 +103,22 @@ struct OutDestination : Destination {
     OutDestination(const Tensor& out, const std::string& name, PyObject* const* arguments, size_t count)
         : out(out), name(name), arguments(arguments), count(count) {}
     Tensor take(const Dims& sizes, DType dtype) override {
-        if (dtype != out.dtype() || !(out.device() == current_device()) || !check_overlap(out, sizes, arguments, count, name)) return {};
+        if (dtype != out.dtype() || !(out.device() == current_device()) || (out.sizes() == sizes && lies_in_short_rows(out)) ||
+            !check_overlap(out, sizes, arguments, count, name))
+            return {};
+        make_writable(out, sizes, name);
+        taken = true;
+        return out;
+    }
+    Tensor take_apart(const Dims& sizes, DType dtype, bool (*suits)(const Tensor&), const Tensor& own) override {
+        const bool as_it_is = out.sizes() == sizes;  // else it will lie as a new tensor does
+        if (dtype != out.dtype() || !(out.device() == current_device()) || (as_it_is && !suits(out))) return {};
+        bool apart = true;
+        each_tensor(arguments, count, [&](const Tensor& t, bool) {
+            const Sharing s = sharing(out, t);
+            apart &= s == Sharing::none || (s == Sharing::same_elements && as_it_is && t.same(own));
+        });
+        if (!apart) return {};
         make_writable(out, sizes, name);
         taken = true;
         return out;
@@ -109,15 +131,20 @@ struct OwnDestination : Destination {
     PyObject* const* others;
     size_t count;
     OwnDestination(const Tensor& self, PyObject* const* others, size_t count) : self(self), others(others), count(count) {}
-    Tensor take(const Dims& sizes, DType dtype) override {
+    Tensor take(const Dims& sizes, DType dtype) override { return take_unless(sizes, dtype, Sharing::same_elements); }
+    Tensor take_apart(const Dims& sizes, DType dtype, bool (*suits)(const Tensor&), const Tensor& own) override {
+        return self.same(own) && suits(self) ? take_unless(sizes, dtype, Sharing::none) : Tensor();
+    }
+
+private:
+    Tensor take_unless(const Dims& sizes, DType dtype, Sharing most) {
         if (dtype != self.dtype() || !(sizes == self.sizes()) || !(self.device() == current_device())) return {};
-        bool alone = true;
+        taken = true;
         each_tensor(others, count, [&](const Tensor& t, bool) {
             const Sharing s = sharing(self, t);
-            alone &= s == Sharing::none || s == Sharing::same_elements;
+            taken &= s == Sharing::none || s == most;
         });
-        taken = alone;
-        return alone ? self : Tensor();
+        return taken ? self : Tensor();
     }
 };
 

@@ -1,4 +1,4 @@
-"""out= of operators that work element by element: what is written where, and what happens to memory that operands share with it."""
+"""out= of operators that work element by element, of products, sums and joined tensors: what is written where, and what happens to memory that operands share with it."""
 
 import subprocess
 import sys
@@ -199,10 +199,98 @@ assert out[-1].item() == {expected}, out[-1]
         ("wisp.nn.functional.hardshrink(x, out=out)", 1),
         ("out.clamp_(2, 5)", 2),
         ("out.pow_(0)", 1),
+        ("wisp.mm(x[:, None], y[:1, None], out=out[:, None])", 1),
+        ("out[:, None].addmm_(x[:, None], y[:1, None])", 1),
+        ("wisp.sum(x[None], 0, out=out)", 1),
+        ("wisp.cat((x[:5], y[5:]), out=out)", 1),
     ],
 )
 def test_nothing_as_large_as_the_result_is_made_beside_it(call, expected):
     warm = "small = wisp.ones(2); " + call.replace("(x", "(small").replace(", y", ", small").replace("out=out", "out=wisp.ones(2)")
-    program = MEMORY.format(warm=warm.replace("out.", "small."), call=call, expected=float(expected))
+    program = MEMORY.format(warm=warm.replace("out.", "small.").replace("out[", "small["), call=call, expected=float(expected))
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
+
+
+def matrix(rows, columns, start=0.0):
+    return (wisp.arange(float(rows * columns)) + start).view(rows, columns) % 7 - 3
+
+
+# name -> (the call with out=, its arguments): kernels that read operands when parts of the result are written already
+WHOLE = {
+    "mm": (wisp.mm, lambda: (matrix(6, 6), matrix(6, 6, 1))),
+    "mm of turned matrices": (wisp.mm, lambda: (matrix(6, 6).t(), matrix(6, 6, 1).t())),
+    "matmul of a batch": (wisp.matmul, lambda: (matrix(12, 6).view(2, 6, 6), matrix(6, 6, 1))),
+    "bmm": (wisp.bmm, lambda: (matrix(12, 6).view(2, 6, 6), matrix(12, 6, 1).view(2, 6, 6))),
+    "addmm": (lambda x, a, b, out: wisp.addmm(x, a, b, beta=2, alpha=3, out=out), lambda: (matrix(6, 6, 2), matrix(6, 6), matrix(6, 6, 1))),
+    "addmm of one row": (wisp.addmm, lambda: (matrix(1, 6, 2), matrix(6, 6), matrix(6, 6, 1))),
+    "baddbmm": (wisp.baddbmm, lambda: (matrix(6, 6, 2), matrix(12, 6).view(2, 6, 6), matrix(12, 6, 1).view(2, 6, 6))),
+    "sum": (lambda x, out: wisp.sum(x, 0, out=out), lambda: (matrix(24, 6).view(4, 6, 6),)),
+    "mean": (lambda x, out: wisp.mean(x, (0, 3), out=out), lambda: (matrix(24, 9).view(4, 6, 1, 9),)),
+    "amax": (lambda x, out: wisp.amax(x, -1, True, out=out), lambda: (matrix(6, 50),)),
+    "cat": (lambda *parts, out: wisp.cat(parts, -1, out=out), lambda: (matrix(6, 2), matrix(6, 4, 1))),
+    "cat of turned parts": (lambda *parts, out: wisp.cat(parts, out=out), lambda: (matrix(6, 2).t(), matrix(6, 4, 1).t())),
+    "stack": (lambda *parts, out: wisp.stack(parts, 1, out=out), lambda: (matrix(6, 6), matrix(6, 6, 1))),
+}
+
+
+def in_dtype(arguments, dtype):
+    return tuple(a.to(dtype) if isinstance(a, wisp.Tensor) else a for a in arguments())
+
+
+NOT_DEFINED = [("amax", wisp.complex64), ("mean", wisp.int64)]
+DTYPES = [wisp.float32, wisp.float64, wisp.complex64, wisp.bfloat16, wisp.int64]
+
+
+@pytest.mark.parametrize("name, dtype", [(n, d) for n in WHOLE for d in DTYPES if (n, d) not in NOT_DEFINED])
+def test_whole_results_go_to_out_of_any_layout_and_nowhere_else(name, dtype):
+    call, arguments = WHOLE[name]
+    expected = call(*in_dtype(arguments, dtype), out=wisp.empty(0, dtype=dtype))
+    sizes = expected.shape
+    frame = wisp.full([n + 2 for n in sizes], -9).to(dtype)
+    inner = frame[tuple(slice(1, -1) for _ in sizes)]
+    assert call(*in_dtype(arguments, dtype), out=inner) is inner and inner.tolist() == expected.tolist()
+    inner.fill_(-9)
+    assert (frame == -9).all()
+    turned = wisp.empty(sizes[::-1], dtype=dtype).permute(*range(len(sizes))[::-1])
+    before = turned._version
+    assert call(*in_dtype(arguments, dtype), out=turned).tolist() == expected.tolist() and turned._version > before
+    small = wisp.empty(0, dtype=dtype)
+    assert call(*in_dtype(arguments, dtype), out=small).tolist() == expected.tolist() and small.is_contiguous()
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_operands_that_out_writes_over_are_read_first_or_refused(name):
+    call, arguments = WHOLE[name]
+    expected = call(*arguments(), out=wisp.empty(0))
+    for i, a in enumerate(arguments()):
+        given = list(arguments())
+        if a.shape == expected.shape and "cat" not in name:
+            given[i] = given[i].clone()
+            assert call(*given, out=given[i]).tolist() == expected.tolist()
+        memory = wisp.zeros(a.numel() + expected.numel())  # out begins in the middle of the operand
+        given[i] = memory[: a.numel()].view(a.shape).copy_(a)
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            call(*given, out=memory[a.numel() // 2 : a.numel() // 2 + expected.numel()].view(expected.shape))
+        assert given[i].tolist() == a.tolist()
+
+
+def test_products_added_in_place_read_what_lies_in_the_same_memory_first():
+    for a, b in ((matrix(6, 6), matrix(6, 6, 1)), (matrix(6, 6).t(), matrix(6, 6, 1).t())):
+        x = matrix(6, 6, 2)
+        expected = (x + a @ b).tolist()
+        assert x.addmm_(a, b) is x and x.tolist() == expected and x._version == 1
+        x, memory = matrix(6, 6, 2), wisp.full((8, 8), -9.0)
+        inner = memory[1:-1, 1:-1].copy_(x)
+        assert inner.addmm_(a, b).tolist() == expected
+        inner.fill_(-9)
+        assert (memory == -9).all()
+    x = matrix(6, 6)
+    expected = (x + x @ x).tolist()
+    assert x.addmm_(x, x).tolist() == expected
+    x = matrix(6, 6)
+    expected = (x + x.t() @ x).tolist()
+    assert x.addmm_(x.t(), x).tolist() == expected
+    x = matrix(12, 6).view(2, 6, 6)
+    expected = (2 * x + x @ x).tolist()
+    assert x.baddbmm_(x, x, beta=2).tolist() == expected

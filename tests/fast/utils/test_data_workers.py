@@ -161,6 +161,34 @@ def test_persistent_workers_end_by_the_iterator_that_is_kept():
         assert loader._iterator is None and not any(worker.is_alive() for worker in workers)
 
 
+class Six(data.IterableDataset):
+    def __iter__(self):
+        return iter(range(6))
+
+
+def test_epochs_of_the_same_seed_are_two_epochs():
+    """A stream begins anew, and what is left of an epoch that was not finished is not taken for the next one's."""
+    loader = data.DataLoader(Six(), None, num_workers=1, persistent_workers=True)
+    wisp.manual_seed(3)
+    assert list(loader) == list(range(6))
+    for early in (True, False):
+        wisp.manual_seed(3)
+        if early:
+            next(iter(loader))
+        else:
+            assert list(loader) == list(range(6))
+
+
+def test_persistent_workers_end_in_peace_with_their_loader(monkeypatch):
+    monkeypatch.setattr(_workers, "GRACE_SECONDS", 60)
+    loader = data.DataLoader(Squares(8), 2, num_workers=2, persistent_workers=True)
+    flat(loader)
+    workers = loader._iterator._workers
+    del loader
+    gc.collect()
+    assert [worker.exitcode for worker in workers] == [0, 0]
+
+
 def test_two_iterations_at_once():
     loader = data.DataLoader(Squares(12), 2, num_workers=2)
     assert [a[1].tolist() == b[1].tolist() for a, b in zip(loader, loader)] == [True] * 6

@@ -33,6 +33,7 @@ from wisp.utils.data._transport import Inbox, Outbox
 from wisp.utils.data._worker_info import info_of, set_worker_info
 
 STALL_SECONDS = 60
+GRACE_SECONDS = 0.3  # for a worker to finish its sample when it is told to end
 _END = "end of stream"
 _DIRECT = 16384  # bytes of a message that surely fit into the socket
 
@@ -86,14 +87,14 @@ def _failure(error, worker_id):
 
 
 class _Worker:
-    """What a worker does with a task (seed of the epoch, number, indices)."""
+    """What a worker does with a task (epoch, number, indices); an epoch is its serial number and its seed."""
 
     def __init__(self, settings, dataset, worker_id, board):
         self.settings, self.dataset, self.id = settings, dataset, worker_id
         self.board, self.epoch, self.fetch, self.stream = board.numpy()[worker_id], None, None, None
 
-    def begin_epoch(self, seed):
-        settings, self.epoch = self.settings, seed
+    def begin_epoch(self, epoch):
+        settings, self.epoch, seed = self.settings, epoch, epoch[1]
         set_worker_info(info_of(self.id, settings["num_workers"], seed + self.id, self.dataset))
         if not settings["seeded"]:
             self.seeds = None
@@ -111,10 +112,10 @@ class _Worker:
             self.fetch = make_fetch(self.dataset, settings["collate"], settings["batched"], self.seeds)
         self.seeds.report_progress(self.board[1:].ctypes.data)
 
-    def answer(self, seed, number, indices):
+    def answer(self, epoch, number, indices):
         self.board[:] = number, 0  # should we die, the main process can tell of what
-        if seed != self.epoch:
-            self.begin_epoch(seed)
+        if epoch != self.epoch:
+            self.begin_epoch(epoch)
         if not self.settings["iterable"]:
             return "batch", self.fetch(indices)
         with self.seeds or contextlib.nullcontext():
@@ -136,7 +137,7 @@ class _OfDataset:
 
 
 def _work(channel, board, worker_id, settings, dataset, first_seed):
-    """The main function of a worker: answers each task with (seed, number, kind, content)."""
+    """The main function of a worker: answers each task with (epoch, number, kind, content)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends us
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -172,16 +173,16 @@ def _work(channel, board, worker_id, settings, dataset, first_seed):
                 break
             if task is None:
                 break
-            seed, number, indices, dropped = task
+            epoch, number, indices, dropped = task
             outbox.take_back(*dropped)
             try:
-                packed = outbox.pack((seed, number, *(failed or worker.answer(seed, number, indices))))
+                packed = outbox.pack((epoch, number, *(failed or worker.answer(epoch, number, indices))))
             except Exception as error:
                 kind, (cause, text) = _failure(error, worker_id)
                 try:
-                    packed = outbox.pack((seed, number, kind, (cause, text)))
+                    packed = outbox.pack((epoch, number, kind, (cause, text)))
                 except Exception:  # an exception class that can't be pickled
-                    packed = outbox.pack((seed, number, kind, (RuntimeError, text)))
+                    packed = outbox.pack((epoch, number, kind, (RuntimeError, text)))
             send(packed)
             del task, packed
         send.finish()
@@ -290,7 +291,7 @@ class Workers:
             if stack is not None:
                 os.close(stack)
         self.stacks, self.inboxes = [], []
-        deadline = time.monotonic() + (0 if at_once else 0.3)
+        deadline = time.monotonic() + (0 if at_once else GRACE_SECONDS)
         for patience, end in ((deadline, "terminate"), (deadline + 1, "kill"), (None, None)):
             for process in processes:
                 process.join(None if patience is None else max(0, patience - time.monotonic()))
@@ -300,13 +301,13 @@ class Workers:
 
     def __del__(self, exiting=sys.is_finalizing):
         if self.processes and not exiting():
-            self.close(at_once=True)
+            self.close()
 
-    def give(self, worker, seed, number, indices):
-        self.pending[worker][seed, number] = indices
+    def give(self, worker, epoch, number, indices):
+        self.pending[worker][epoch, number] = indices
         try:
             inbox = self.inboxes[worker]
-            inbox.channel.send_bytes(pickle.dumps((seed, number, indices, inbox.dropped()), pickle.HIGHEST_PROTOCOL))
+            inbox.channel.send_bytes(pickle.dumps((epoch, number, indices, inbox.dropped()), pickle.HIGHEST_PROTOCOL))
         except OSError:
             self.report_death(worker)
 
@@ -349,7 +350,7 @@ class Workers:
         return "(it does not answer)"
 
     def take(self):
-        """Wait for the next answer of any worker -> worker, (seed, number, kind, content)."""
+        """Wait for the next answer of any worker -> worker, (epoch, number, kind, content)."""
         timeout = self.timeout or STALL_SECONDS
         waiting_since = time.monotonic()
         while True:
@@ -395,9 +396,11 @@ class WorkerBatches:
     """The batches of one epoch, loaded by worker processes."""
 
     workers = None
+    serial = itertools.count()
 
     def __init__(self, loader, seed, tasks):
-        self.loader, self.seed, self.tasks = loader, seed, tasks
+        self.loader, self.tasks = loader, tasks
+        self.epoch = next(self.serial), seed  # two epochs may have the same seed
         self.depth = max(1, loader.prefetch_factor) * loader.num_workers
         self.answers, self.given, self.wanted, self.number = {}, {}, 0, None
         self.exhausted = False
@@ -406,7 +409,7 @@ class WorkerBatches:
 
     def _start(self):
         loader = self.loader
-        self.workers = loader._workers or Workers(loader, self.seed)
+        self.workers = loader._workers or Workers(loader, self.epoch[1])
         if loader.persistent_workers:
             loader._workers = self.workers
         self.workers.user = id(self)
@@ -419,7 +422,7 @@ class WorkerBatches:
             worker = self.alive[next(self.turn) % len(self.alive)]
         else:
             worker = min(range(len(self.workers.pending)), key=lambda i: len(self.workers.pending[i]))
-        self.workers.give(worker, self.seed, number, indices)
+        self.workers.give(worker, self.epoch, number, indices)
 
     def _fill(self):
         while not self.exhausted and len(self.given) + len(self.answers) < self.depth and self.alive:
@@ -466,8 +469,8 @@ class WorkerBatches:
                 self.number = first
                 self._fill()
                 return content
-            worker, (seed, number, kind, content) = self.workers.take()
-            if seed != self.seed:
+            worker, (epoch, number, kind, content) = self.workers.take()
+            if epoch != self.epoch:
                 continue  # left over from an epoch that was not finished
             del self.given[number]
             self.answers[number] = (worker, kind, content)

@@ -1,5 +1,6 @@
 // Front doors of rows of the pointwise table whose call is not simply name(input) or name(input, other): arithmetic with further
 // arguments, and activations with parameters.
+#include <cfloat>
 #include <cmath>
 
 #include "../autograd/whole.h"
@@ -420,9 +421,10 @@ const Operators operators = {
      function | method | elementwise | keeps_zero},
     {"nn.functional.softshrink(Tensor input, float lambd=0.5, *, Tensor? out=None)",
      [](const Tensor& x, double l, Out out) {
-         if (!(l >= 0))
-             throw RuntimeError("lambda must be in range [0, largest number] of the input dtype ", type_name(x.dtype()), ", but found ", l,
-                                ".");
+         const DType d = x.dtype();
+         const double largest = d == DType::f16 ? 65504.0 : d == DType::bf16 ? 0x1.fep127 : d == DType::f32 ? FLT_MAX : DBL_MAX;
+         if (!(l >= 0 && l <= largest))
+             throw RuntimeError("lambda must be in range [0, ", largest, "] for input dtype ", type_name(x.dtype()), ", but found ", l);
          return with(Pointwise::softshrink, x, Scalar(l), {}, {}, out);
      },
      function | elementwise | keeps_zero,

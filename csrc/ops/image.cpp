@@ -108,7 +108,9 @@ Tensor constant_pad(const Tensor& input, const Dims& pad, const Scalar& value) {
 static Tensor mapped_pad(const Tensor& input, const Dims& pad, const std::string& mode) {
     const int dims = int(pad.size() / 2);
     if (pad.size() % 2 != 0 || dims < 1 || dims > 3 || (input.dim() != dims + 1 && input.dim() != dims + 2))
-        throw NotImplemented("Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now");
+        throw NotImplemented("Padding size ", pad.size(), " is not supported for ", input.dim(), "D input tensor in mode '", mode,
+                             "'. Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now: two numbers for each of the ",
+                             "last one, two or three dimensions, and one or two dimensions before them");
     IndexMap m;
     m.kind = mode == "reflect" ? IndexMap::reflect : mode == "replicate" ? IndexMap::replicate : IndexMap::circular;
     for (int64_t d = input.dim() - dims - 1; d < input.dim(); ++d)
@@ -276,14 +278,17 @@ Tensor pixel_shuffle(const Tensor& x, int64_t factor) {
         throw RuntimeError("pixel_shuffle expects input to have at least 3 dimensions, but got input with ", x.dim(), " dimension(s)");
     if (factor <= 0) throw RuntimeError("pixel_shuffle expects a positive upscale_factor, but got ", factor);
     const int64_t c = x.size(-3), h = x.size(-2), w = x.size(-1), n = x.dim() - 3;
-    if (factor > (int64_t(1) << 30) || c % (factor * factor) != 0)  // the square must not overflow
+    int64_t square;
+    if (__builtin_mul_overflow(factor, factor, &square))
+        throw ValueError("pixel_shuffle: the square of upscale_factor ", factor, " does not fit into 64 bits");
+    if (c % square != 0)
         throw RuntimeError("pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of ",
                            "upscale_factor, but input.size(-3)=", c, " is not divisible by the square of ", factor);
     Dims split(x.sizes().data(), n), order, sizes = split;
     for (int64_t i = 0; i < n; ++i) order.push_back(i);
-    for (int64_t v : {c / (factor * factor), factor, factor, h, w}) split.push_back(v);
+    for (int64_t v : {c / square, factor, factor, h, w}) split.push_back(v);
     for (int64_t v : {n, n + 3, n + 1, n + 4, n + 2}) order.push_back(v);
-    for (int64_t v : {c / (factor * factor), times(h, factor), times(w, factor)}) sizes.push_back(v);
+    for (int64_t v : {c / square, times(h, factor), times(w, factor)}) sizes.push_back(v);
     return rearranged("PixelShuffleBackward0", x, split, order, sizes);
 }
 
@@ -450,8 +455,15 @@ Tensor affine_grid(const Tensor& theta, const Dims& size, std::optional<bool> al
     for (int64_t v : size)
         if (v <= 0) throw ValueError("Expected non-zero, positive output size. Got ", size);
     if (!align_corners) warn_about_alignment();
-    int64_t points = 1;
-    for (int64_t d = 0; d < dims; ++d) points *= size[2 + d];
+    int64_t points = 1, shortest = size[2];
+    for (int64_t d = 0; d < dims; ++d) {
+        points *= size[2 + d];
+        shortest = std::min(shortest, size[2 + d]);
+    }
+    if (align_corners.value_or(false) && shortest == 1)
+        warn(
+            "affine_grid: with align_corners=True a dimension of size 1 has a single point, at 0 and not at -1. "
+            "See the documentation of affine_grid for details.");
     Tensor base = empty({points, dims + 1}, theta.dtype());
     {
         GradMode off(false);

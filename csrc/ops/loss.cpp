@@ -57,7 +57,7 @@ Samples samples_of(const Tensor& x, const Tensor& target, const Tensor& weight) 
             "multi-target not supported");
     Samples s{1, x.dim() == 1 ? x.size(0) : x.size(1), 1, target.sizes()};
     if (x.dim() == 1) {
-        if (target.numel() != 1) throw RuntimeError("size mismatch (got input: ", x.sizes(), ", target: ", target.sizes(), ")");
+        if (target.numel() != 1) throw ValueError("For 1D input, 1D target must have size 1, but got target size: ", target.size(0));
     } else {
         Dims expected = x.sizes();
         expected.erase(1);

@@ -475,7 +475,9 @@ MaxPooled fractional_max_pool_by(int dims, const Tensor& input, const Dims& kern
     if (input.dim() > dims && input.size(-dims - 1) == 0) throw RuntimeError(op, ": Expected input to have channels, got ", input.sizes());
     check_input(op, dims, input);
     if (!output_size) {
-        if (ratios->size() != 1 && int(ratios->size()) < dims) throw IndexError(op, ": output_ratio has ", ratios->size(), " entries");
+        if (ratios->size() != 1 && int(ratios->size()) != dims)
+            throw ValueError(op, " requires output_ratio to either be a single Int or tuple of Ints. Expected 1 or ", dims, ", got ",
+                             ratios->size());
         output_size = Dims();
         for (int d = 0; d < dims; ++d)
             output_size->push_back(int64_t(double(input.size(d - dims)) * (*ratios)[ratios->size() == 1 ? 0 : size_t(d)]));

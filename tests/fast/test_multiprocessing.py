@@ -216,6 +216,24 @@ def test_spawn_failures():
     assert not mp.active_children()
 
 
+def exit_in_turn(rank, seconds):
+    if rank == 1:
+        time.sleep(seconds)
+    os._exit(3 + rank)
+
+
+@pytest.mark.parametrize("grace, seconds, code, lines", [(None, 600, -signal.SIGTERM, 1), (600, 0.1, 4, 0)])
+def test_processes_get_a_grace_period_to_end_by_themselves(caplog, grace, seconds, code, lines):
+    context = mp.start_processes(exit_in_turn, args=(seconds,), nprocs=2, start_method="fork", join=False)
+    with pytest.raises(mp.ProcessExitedException, match="exit code 3"):
+        while not context.join(grace_period=grace):
+            pass
+    assert context.processes[1].exitcode == code
+    assert len(caplog.records) == lines and all(
+        f"Terminating process {context.processes[1].pid} via signal SIGTERM" in r.message for r in caplog.records
+    )
+
+
 def test_no_room(monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")

@@ -1,5 +1,6 @@
 """Running one function in several processes, and reporting the first that fails."""
 
+import logging
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -8,9 +9,11 @@ import secrets
 import signal
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 
+log = logging.getLogger(__name__)
 ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"  # set to 1, PyTorch starts processes at once; here they always are
 
 
@@ -94,11 +97,15 @@ class ProcessContext:
             self._clean()
 
     def _end_all(self, grace_period):
+        """Ends the others: at once, or those that have not ended by themselves within the grace period."""
+        deadline = time.monotonic() + (grace_period or 0)
         for process in self.processes:
+            process.join(max(0, deadline - time.monotonic()))
             if process.is_alive():
+                log.warning("Terminating process %s via signal %s", process.pid, signal.SIGTERM.name)
                 process.terminate()
         for process in self.processes:
-            process.join(30 if grace_period is None else grace_period)
+            process.join(30)
             if process.is_alive():
                 process.kill()
                 process.join()

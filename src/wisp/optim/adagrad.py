@@ -38,7 +38,7 @@ class Adagrad(Optimizer):
     def _init_state(self, state, p, group):
         start = self.defaults["initial_accumulator_value"]
         state["step"] = _scalar(0.0)
-        state["sum"] = wisp.full_like(p, complex(start, start) if p.is_complex() else start, requires_grad=False)
+        state["sum"] = wisp.full_like(p.detach(), complex(start, start) if p.is_complex() else start)
 
     def share_memory(self):
         """Move the state into memory that processes share."""

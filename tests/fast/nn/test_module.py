@@ -100,6 +100,30 @@ def test_buffers_by_assignment():
     assert isinstance(m.a, nn.Buffer) and not isinstance(wisp.zeros(2), nn.Buffer)
 
 
+def test_buffers_may_be_what_answers_operators():
+    class Like:
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            return NotImplemented
+
+    m, like, other = nn.Module(), Like(), Like()
+    m.register_buffer("b", like)
+    assert m.b is like is m.get_buffer("b")
+    m.b = other
+    assert m.b is other is m.get_buffer("b")
+
+
+def test_buffers_of_classes_that_know_no_persistence():
+    class Older(nn.Module):
+        def register_buffer(self, name, tensor):
+            super().register_buffer(name, tensor)
+
+    m = Older()
+    m.b = nn.Buffer(wisp.ones(1))
+    m.b = wisp.zeros(1)
+    assert list(m.state_dict()) == ["b"] and m.b.item() == 0
+
+
 def test_registration_errors():
     m = nn.Linear(2, 2)
     with pytest.raises(KeyError, match="t contain"):

@@ -452,3 +452,52 @@ def test_bools_among_sizes_count_as_numbers():
     ):
         with pytest.raises(TypeError):
             first()
+
+
+def test_errors_of_layers_and_losses():
+    F, nn = wisp.nn.functional, wisp.nn
+    half, none = wisp.ones(3, dtype=wisp.float16), wisp.empty(0, dtype=wisp.int64)
+    for call, error, text in (
+        (lambda: F.nll_loss(wisp.ones(10), wisp.tensor([1, 2, 3])), ValueError, "1D target must have size 1, but got target size: 3"),
+        (lambda: F.softshrink(half, 65507.0), RuntimeError, r"lambda must be in range \[0, 65504\] for input dtype Half, but found 65507"),
+        (lambda: F.rrelu(half, lower=math.nan), RuntimeError, "lower bound must be finite, got nan"),
+        (lambda: F.rrelu(half, upper=math.inf), RuntimeError, "upper bound must be finite, got inf"),
+        (lambda: F.cosine_embedding_loss(wisp.ones(2, 3), wisp.ones(2), wisp.ones(2)), RuntimeError, "1D target tensor expects 2D input"),
+        (lambda: F.ctc_loss(wisp.ones(0, 0, 4), none, none, none), RuntimeError, "log_probs tensor must not be empty"),
+        (
+            lambda: F.ctc_loss(wisp.ones(2, 1, 4), none[None], wisp.ones(1), wisp.tensor([0])),
+            RuntimeError,
+            "input_lengths must be integral",
+        ),
+        (lambda: nn.FractionalMaxPool2d(2, output_ratio=(0.5, 0.5, 0.5))(wisp.ones(1, 1, 8, 8)), ValueError, "output_ratio .* got 3"),
+        (lambda: F.pixel_shuffle(wisp.ones(1, 4, 2, 2), 1 << 40), ValueError, "does not fit into 64 bits"),
+        (lambda: nn.ReflectionPad1d(2)(wisp.ones(3, 3, 5, 5)), NotImplementedError, "Padding size 2 is not supported for 4D input tensor"),
+    ):
+        with pytest.raises(error, match=text):
+            call()
+    assert F.softshrink(half, 65504.0).tolist() == [0.0] * 3
+    with pytest.warns(UserWarning, match="a dimension of size 1 has a single point"):
+        F.affine_grid(wisp.eye(2, 3)[None], (1, 1, 2, 1), align_corners=True)
+
+
+def test_a_bias_of_another_dtype_is_added_to_projections_of_batches():
+    attention = wisp.nn.MultiheadAttention(4, 2, batch_first=True, dtype=wisp.float64)
+    wisp.nn.init.normal_(attention.in_proj_bias)
+    attention.in_proj_bias.data = attention.in_proj_bias.data.half().double()
+    x = wisp.randn(2, 3, 4, dtype=wisp.float64)
+    expected = attention(x, x, x)[0]
+    attention.in_proj_bias = wisp.nn.Parameter(attention.in_proj_bias.detach().half())
+    assert wisp.equal(attention(x, x, x)[0], expected)
+
+
+def test_rows_scaled_to_a_norm_keep_their_tangents():
+    weight, ones = wisp.full((2, 4), 5.0), wisp.ones(2, 4)
+    with wisp.autograd.forward_ad.dual_level():
+        dual = wisp.autograd.forward_ad.make_dual(weight, ones)
+        rows = wisp.nn.functional.embedding(wisp.tensor([0, 1]), dual, max_norm=1.0)
+        assert wisp.allclose(rows.norm(dim=1), wisp.ones(2)) and wisp.equal(wisp.autograd.forward_ad.unpack_dual(rows).tangent, ones)
+
+
+def test_adagrad_refuses_parameters_without_a_shape():
+    with pytest.raises(ValueError, match="uninitialized parameter"):
+        wisp.optim.Adagrad(wisp.nn.LazyLinear(2).parameters())

@@ -1,5 +1,7 @@
 """Activations that are not rows of the core's pointwise table."""
 
+import math
+
 import wisp
 from wisp import _core
 from wisp._composites.neural import celu_, selu_, threshold_
@@ -68,6 +70,9 @@ def prelu(input, weight):
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     """leaky_relu whose slope is drawn anew for each element in training, and is the middle of the range otherwise."""
+    for bound, name in ((lower, "lower"), (upper, "upper")):
+        if not math.isfinite(bound):
+            raise RuntimeError(f"rrelu: {name} bound must be finite, got {bound}")
     if lower > upper:
         raise RuntimeError(f"Lower bound should be less than or equal to the upper bound, got {lower} and {upper}")
     if not training:

@@ -11,6 +11,8 @@ __all__ = ["ctc_loss"]
 
 
 def _lengths(lengths, batch, name):
+    if isinstance(lengths, wisp.Tensor) and (lengths.is_floating_point() or lengths.is_complex()):
+        raise RuntimeError(f"{name} must be integral, got {lengths.dtype}")
     lengths = lengths.reshape(-1).tolist() if isinstance(lengths, wisp.Tensor) else [int(n) for n in lengths]
     if len(lengths) != batch:
         raise RuntimeError(f"{name} must be of size batch_size")
@@ -26,6 +28,8 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
     """
     if log_probs.dim() not in (2, 3):
         raise RuntimeError(f"Expected 3-dimensional tensor, but got {log_probs.dim()}-dimensional tensor for argument #1 'log_probs'")
+    if log_probs.numel() == 0:
+        raise RuntimeError(f"log_probs tensor must not be empty, got shape {list(log_probs.shape)}")
     batched = log_probs.dim() == 3
     if not batched:
         log_probs = log_probs.unsqueeze(1)

@@ -142,7 +142,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     reduction = _reduction(reduction, size_average, reduce)
     if target.dim() not in (0, 1):
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-    if target.dim() == 1 and input1.dim() != 2 or target.dim() == 0 and input1.dim() != 1:
+    if not input1.dim() == input2.dim() == target.dim() + 1:
         raise RuntimeError(
             f"{target.dim()}D target tensor expects {target.dim() + 1}D input tensors, but found inputs with sizes "
             f"{list(input1.shape)} and {list(input2.shape)}."

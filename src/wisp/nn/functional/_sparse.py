@@ -11,6 +11,7 @@ _MODES = {"sum": 0, "mean": 1, "max": 2}
 
 def _renormalize(weight, indices, max_norm, norm_type):
     """Scales the rows that are about to be used down to `max_norm`, in place."""
+    weight = weight.detach()  # neither gradients nor tangents follow
     with wisp.no_grad():
         rows = indices.reshape(-1).unique()
         picked = weight[rows]

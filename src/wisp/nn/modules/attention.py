@@ -190,6 +190,8 @@ def _project_and_attend(
     in_turn = (key.transpose(0, 1), value.transpose(0, 1)) if batch_first and key is not value else (key, value)
     _check_sizes(*in_turn, embed_dim, embed_dim_to_check, num_heads, use_separate_proj_weight)
     head_dim = embed_dim // num_heads
+    if batch_first and in_proj_bias is not None and in_proj_bias.dtype != query.dtype:
+        in_proj_bias = in_proj_bias.to(query.dtype)  # PyTorch adds it to a product of transposed inputs, whatever its dtype
     if use_separate_proj_weight:
         biases = (None,) * 3 if in_proj_bias is None else in_proj_bias.chunk(3)
         q, k, v = (F.linear(x, w, b) for x, w, b in zip((query, key, value), (q_proj_weight, k_proj_weight, v_proj_weight), biases))

@@ -245,17 +245,17 @@ class Module(Hooks, State, _ModuleBase):
                 raise TypeError(f"cannot assign '{wisp.typename(value)}' as child module '{name}' (torch.nn.Module or None expected)")
             self._register_member("_modules", name, value, _hooks._global_module_registration_hooks)
         elif name in state.get("_buffers", ()):
-            if value is not None and not isinstance(value, wisp.Tensor):
+            if value is not None and not isinstance(value, wisp.Tensor) and not hasattr(type(value), "__torch_function__"):
                 raise TypeError(
                     f"cannot assign '{wisp.typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)"
                 )
             persistent = getattr(value, "persistent", name not in state["_non_persistent_buffers_set"])
-            self.register_buffer(name, value, persistent)
+            self._assign_buffer(name, value, persistent)
         elif isinstance(value, wisp.Tensor) and getattr(value, "_is_buffer", False) and "_buffers" in state:
             if name in state and name not in state["_parameters"] and name not in state["_modules"] and name not in state["_buffers"]:
                 raise KeyError(f"attribute '{name}' already exists")
             self._forget_member(name)
-            self.register_buffer(name, value, value.persistent)
+            self._assign_buffer(name, value, value.persistent)
         elif name in _REGISTRIES and isinstance(value, dict):
             for old in state.get(name, ()):
                 state.pop(old, None)
@@ -281,6 +281,10 @@ class Module(Hooks, State, _ModuleBase):
                 del state[registry][name]
         state["_non_persistent_buffers_set"].discard(name)
         state.pop(name, None)
+
+    def _assign_buffer(self, name, value, persistent):
+        # Without the default, for subclasses whose register_buffer has no such argument.
+        self.register_buffer(name, value, *() if persistent else (False,))
 
     def _register_member(self, registry, name, value, hooks):
         for hook in hooks.values():
@@ -336,7 +340,7 @@ class Module(Hooks, State, _ModuleBase):
         if "_buffers" not in self.__dict__:
             raise AttributeError("cannot assign buffer before Module.__init__() call")
         self._check_member_name("buffer", name, self._buffers)
-        if tensor is not None and not isinstance(tensor, wisp.Tensor):
+        if tensor is not None and not isinstance(tensor, wisp.Tensor) and not hasattr(type(tensor), "__torch_function__"):
             raise TypeError(f"cannot assign '{wisp.typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)")
         self._register_member("_buffers", name, tensor, _hooks._global_buffer_registration_hooks)
         if persistent:

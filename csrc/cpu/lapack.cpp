@@ -27,6 +27,11 @@ namespace {
     X(orgqr, "orgqr", "ungqr") \
     X(ormqr, "ormqr", "unmqr") \
     X(gesdd, "gesdd", "gesdd") \
+    X(gelqf, "gelqf", "gelqf") \
+    X(ormlq, "ormlq", "unmlq") \
+    X(gebrd, "gebrd", "gebrd") \
+    X(ormbr, "ormbr", "unmbr") \
+    X(bdsdc, "bdsdc", "gesdd") \
     X(syevd, "syevd", "heevd") \
     X(stedc, "stedc", "stedc") \
     X(sterf, "sterf", "stedc") \
@@ -250,6 +255,59 @@ template <class T> void householder_apply(int64_t batch, char side, char trans, 
     });
 }
 
+// Of a wide real matrix with vectors, as gesdd does it but for one step: the triangle of its rows becomes a lower bidiagonal matrix, not an
+// upper one, by which singular vectors have the signs that PyTorch's have.
+template <class T> struct WideSvd {
+    int m, n, rows_vh;  // of vh: m or n
+    int padded = m + 1, ld_vh = leading(rows_vh);
+    std::vector<T> triangle, right, row_factors, d_factors, e_factors, off_diagonal, work;
+    std::vector<int> iwork;
+
+    WideSvd(int m, int n, int rows_vh)
+        : m(m),
+          n(n),
+          rows_vh(rows_vh),
+          triangle(size_t(m) * padded),
+          right(size_t(m) * padded),
+          row_factors(m),
+          d_factors(m),
+          e_factors(m),
+          off_diagonal(m),
+          work(3 * size_t(m) * m + 128 * size_t(std::max(padded, rows_vh)) + 65 * 64),
+          iwork(8 * size_t(m)) {}
+
+    // gesdd scales what is beyond this.
+    bool is_within_range(const T* a) const {
+        T largest = 0;
+        for (int64_t i = 0; i < int64_t(m) * n; i++) largest = std::max(largest, std::abs(a[i]));
+        constexpr T far = std::is_same_v<T, float> ? T(1e12) : T(1e100);
+        return largest < far && largest > 1 / far;
+    }
+
+    void operator()(T* a, T* s, T* u, T* vh, int* info) {
+        const int size = int(std::min<size_t>(work.size(), INT32_MAX));
+        const char lower = 'L', identity = 'I', q = 'Q', p = 'P', left = 'L', behind = 'R', plain = 'N', transposed = 'T';
+        call<T>(gelqf, &m, &n, a, &m, row_factors.data(), work.data(), &size, info);
+        std::fill(triangle.begin(), triangle.end(), T(0));
+        for (int64_t c = 0; c < m; c++) std::copy(a + c * m + c, a + (c + 1) * m, triangle.data() + c * m + c);
+        call<T>(gebrd, &m, &padded, triangle.data(), &m, s, off_diagonal.data(), d_factors.data(), e_factors.data(), work.data(), &size,
+                info);
+        std::fill(right.begin(), right.end(), T(0));
+        T* const unused = nullptr;
+        int* const none = nullptr;
+        call<T>(bdsdc, &lower, &identity, &m, s, off_diagonal.data(), u, &m, right.data(), &m, unused, none, work.data(), iwork.data(),
+                info);
+        if (*info) return;
+        call<T>(ormbr, &q, &left, &plain, &m, &m, &padded, triangle.data(), &m, d_factors.data(), u, &m, work.data(), &size, info);
+        call<T>(ormbr, &p, &behind, &transposed, &m, &padded, &m, triangle.data(), &m, e_factors.data(), right.data(), &m, work.data(),
+                &size, info);
+        std::fill(vh, vh + int64_t(rows_vh) * n, T(0));
+        for (int64_t c = 0; c < m; c++) std::copy(right.data() + c * m, right.data() + (c + 1) * m, vh + c * rows_vh);
+        for (int64_t c = m; c < rows_vh; c++) vh[c * rows_vh + c] = 1;
+        call<T>(ormlq, &behind, &plain, &rows_vh, &n, &m, a, &m, row_factors.data(), vh, &ld_vh, work.data(), &size, info);
+    }
+};
+
 template <class T> void svd(int64_t batch, char job, int64_t m_, int64_t n_, void* a, void* s, void* u, void* vh, int32_t* info) {
     const int m = int(m_), n = int(n_), k = std::min(m, n), ld_a = leading(m);
     const int rows_vh = job == 'S' ? k : n, ld_u = leading(m), ld_vh = leading(rows_vh);
@@ -269,11 +327,26 @@ template <class T> void svd(int64_t batch, char job, int64_t m_, int64_t n_, voi
                         info + i);
             else call<T>(gesdd, &job, &m, &n, matrix, &ld_a, values, left, &ld_u, right, &ld_vh, work, &size, iwork.data(), info + i);
         };
-        T answer{};
-        run(begin, &answer, -1);
-        const int size = query_size(answer);
-        std::vector<T> work(size);
-        for (int64_t i = begin; i < end; i++) run(i, work.data(), size);
+        auto by_library = [&](int64_t first, int64_t last) {
+            T answer{};
+            run(first, &answer, -1);
+            const int size = query_size(answer);
+            std::vector<T> work(size);
+            for (int64_t i = first; i < last; i++) run(i, work.data(), size);
+        };
+        if constexpr (!complex_type<T>)
+            if (job != 'N' && m > 1 && n >= 11 * m_ / 6) {
+                WideSvd<T> wide(m, n, rows_vh);
+                for (int64_t i = begin; i < end; i++) {
+                    T* const matrix = static_cast<T*>(a) + i * m_ * n_;
+                    if (!wide.is_within_range(matrix)) by_library(i, i + 1);
+                    else
+                        wide(matrix, static_cast<T*>(s) + i * k, static_cast<T*>(u) + i * m_ * columns_u,
+                             static_cast<T*>(vh) + i * rows_vh * n_, info + i);
+                }
+                return;
+            }
+        by_library(begin, end);
     });
 }
 

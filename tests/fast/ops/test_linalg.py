@@ -323,3 +323,39 @@ def test_gradients_by_a_cholesky_factor_are_those_of_its_product(upper):
         wisp.testing.assert_close(*(wisp.autograd.grad(x.pow(2).sum(), factor, retain_graph=True)[0] for x in (first, second)))
     batched = wisp.cholesky_solve(b.expand(4, 3, 2), factor, upper=upper)
     assert wisp.autograd.grad(batched.sum(), factor)[0].shape == (3, 3)
+
+
+SIGNS = {  # those of U that PyTorch gives; a column's sign is free, and goes with that of a row of Vh
+    (2, 3): [[1, 1], [-1, 1]],
+    (2, 5): [[1, -1], [1, 1]],
+    (3, 7): [[1, -1, 1], [-1, -1, 1], [-1, 1, 1]],
+}
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-130, 1e130])
+@pytest.mark.parametrize("shape", SIGNS)
+def test_singular_vectors_of_wide_matrices(shape, scale):
+    m, n = shape
+    a = ((wisp.arange(float(m * n), dtype=wisp.float64) ** 2 % 11 - 4) * scale).view(m, n)
+    for full in (False, True):
+        u, s, vh = wisp.linalg.svd(wisp.stack([a, -2 * a]), full_matrices=full)
+        for i, factor in enumerate((1, -2)):
+            assert wisp.allclose(u[i] * s[i] @ vh[i, :m] / scale, factor * a / scale)
+            assert wisp.allclose(vh[i] @ vh[i].mT, wisp.eye(n if full else m, dtype=wisp.float64))
+            assert wisp.allclose(u[i].mT @ u[i], wisp.eye(m, dtype=wisp.float64))
+        assert wisp.allclose(s[0], wisp.linalg.svdvals(a), atol=0)
+        if scale == 1:
+            assert u[0].sign().tolist() == SIGNS[shape]
+
+
+@pytest.mark.parametrize("dtype, close", [(wisp.float32, 1e-5), (wisp.float64, 1e-13)])
+@pytest.mark.parametrize("shape", [(2, 40), (7, 13), (40, 90), (70, 140)])
+def test_wide_matrices_of_any_rank(shape, dtype, close):
+    full_rank = wisp.randn(3, *shape, dtype=dtype)
+    low_rank = full_rank[:, :, :1] @ full_rank[:, :1]
+    for a in (full_rank, low_rank, wisp.zeros_like(full_rank), wisp.cat((low_rank[:1], 0 * full_rank[:2]))):
+        u, s, vh = wisp.linalg.svd(a, full_matrices=False)
+        scale = s.max().clamp(min=1)
+        assert ((u * s.unsqueeze(-2)) @ vh - a).abs().max() <= close * scale
+        assert (vh @ vh.mT - wisp.eye(shape[0], dtype=dtype)).abs().max() <= close
+        assert (s[:, :-1] >= s[:, 1:]).all() and (s >= 0).all()

@@ -19,6 +19,7 @@ namespace wisp {
 struct Task {
     bool create_graph, retain_graph, accumulate, selective;
     Small<Node*, 16> heap;     // ready nodes
+    Small<Node*, 2> first;     // those of them that run before all others
     Small<NodePtr, 16> nodes;  // every node of the run, kept alive
     std::unordered_map<Node*, NodeState> borrowed;
     struct Capture {
@@ -58,7 +59,13 @@ struct Task {
         heap.push_back(n);
         std::push_heap(heap.begin(), heap.end(), later);
     }
+    bool is_done() const { return heap.empty() && first.empty(); }
     Node* pop() {
+        if (!first.empty()) {
+            Node* n = first.back();
+            first.pop_back();
+            return n;
+        }
         std::pop_heap(heap.begin(), heap.end(), later);
         Node* n = heap.back();
         heap.pop_back();
@@ -237,6 +244,15 @@ bool takes_batch(const Backward& bw) {
     return slot.exclusively_owned() && slot.is_contiguous() && slot.device() == g.device() ? &slot : nullptr;
 }
 
+// In a region the pointwise gradients of one operator are noted together, so that what they share is read once: of silu(a) * b, that of a
+// before the product behind b asks for its own. Only where nobody sees the order: there are no hooks, and what the node hands on is the
+// last that its receivers, which are no leaves, wait for.
+bool may_run_first(Task& task, const Node& from, const Node& node) {
+    if (!noting || !from.pointwise || !node.pointwise || node.hooks || task.create_graph) return false;
+    return std::all_of(node.next.begin(), node.next.end(),
+                       [&](const Edge& e) { return !e.node || (!e.node->variable && task.find(e.node.get())->dependencies == 1); });
+}
+
 void run_node(Task& task, Node& node) {
     NodeState& state = *task.find(&node);
     Small<Tensor, 1> grads = std::move(state.buffer);
@@ -335,7 +351,9 @@ void run_node(Task& task, Node& node) {
             results[i] = Tensor();
             deliver(task, s, *next, number, std::move(g));
         }
-        if (--s.dependencies == 0) task.push(next);
+        if (--s.dependencies != 0) continue;
+        if (may_run_first(task, node, *next)) task.first.push_back(next);
+        else task.push(next);
     }
 }
 
@@ -368,7 +386,7 @@ void run(Task& task, const Small<Edge, 2>& roots, TensorList& grads) {
             task.push(e.node.get());
         }
     BackwardRegion region;
-    while (!task.heap.empty()) {
+    while (!task.is_done()) {
         task.working = task.pop();
         if (task.working->in_region) [[unlikely]]
             region.enter();
@@ -713,6 +731,7 @@ std::vector<Node*> execution_order() {
     Task copy{};
     if (current->working) copy.push(current->working);
     for (Node* n : current->heap) copy.push(n);
+    for (Node* n : current->first) copy.push(n);
     while (!copy.heap.empty()) {
         Node* const n = copy.pop();
         if (!current->selective || current->find(n)->needed) order.push_back(n);

@@ -83,6 +83,7 @@ static Node* bare_node(const char* name) {
     n->released = false;
     n->forward = forward_depth > 0;
     n->in_region = noting;
+    n->pointwise = false;
     n->batched_edges = 0;
     n->adds_part = false;
     n->task = nullptr;

@@ -134,6 +134,7 @@ struct Node {
     bool released;          // saved tensors were freed by a backward pass
     bool forward : 1;       // recorded in forward mode: tangents of its results are wanted
     bool in_region : 1;     // recorded in a compiled region: backward runs in one, too
+    bool pointwise : 1;     // its gradients are rows of the table, which a region only notes
     uint8_t batched_edges;  // bits of the inputs whose gradients `apply` also makes for a batch of incoming ones; see BatchedClosure
     bool adds_part;         // its closure may add to the gradient of its one input: see Backward::add_part
     Small<Edge, 3> next;
@@ -213,6 +214,7 @@ template <class F> void set_closure(Node& node, F&& f) {
     using Closure = std::decay_t<F>;
     if constexpr (requires { Closure::batched_edges; }) node.batched_edges = Closure::batched_edges;
     if constexpr (requires { Closure::adds_part; }) node.adds_part = Closure::adds_part;
+    if constexpr (requires { Closure::pointwise; }) node.pointwise = Closure::pointwise;
     if constexpr (sizeof(Closure) <= sizeof(Node::closure)) {
         new (node.closure) Closure(std::forward<F>(f));
         node.apply = [](Backward& bw) { (*reinterpret_cast<Closure*>(bw.node.closure))(bw); };

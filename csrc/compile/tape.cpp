@@ -165,6 +165,49 @@ bool must_settle(const Tensor& t) {
 
 const bool known_to_the_core = (tape = {settle, forget}, true);
 
+int64_t bytes_of(const Layout& l, DType dtype) { return product(l.sizes) * item_size(dtype); }
+
+// A note that is not wanted, with those that nobody sees and that it alone needs, if wanted ones read so much of what it reads that making
+// it along with them moves no more bytes than waiting for whoever uses it: what is written and read again then is its result at most. As of
+// the gradients of silu(a) * b, when that of b is asked for. Else nothing.
+std::vector<uint32_t> along_with(uint32_t i, const std::vector<bool>& wanted) {
+    const auto has = [](const auto& list, const auto& item) { return std::find(list.begin(), list.end(), item) != list.end(); };
+    std::vector<uint32_t> mine = {i};
+    std::vector<const Operand*> read;
+    int64_t shared = 0;
+    for (size_t at = 0; at < mine.size(); at++)
+        for (const Operand& o : operands_of(std::as_const(notes[mine[at]]))) {
+            if (o.kind == Operand::noted && !wanted[o.note] && !has(mine, o.note)) {
+                if (notes[o.note].out) return {};
+                mine.push_back(o.note);
+            }
+            if (o.kind == Operand::memory) read.push_back(&o);
+        }
+    const auto is_same = [](const Operand& a, const Operand& b) {
+        return a.kind == b.kind && a.storage == b.storage && a.layout.offset == b.layout.offset && a.layout.sizes == b.layout.sizes &&
+               a.layout.strides == b.layout.strides;
+    };
+    for (size_t k = 0; k < read.size(); k++) {
+        const Operand& o = *read[k];
+        if (std::any_of(read.begin(), read.begin() + k, [&](const Operand* x) { return is_same(*x, o); })) continue;
+        for (size_t j = 0; j < notes.size(); j++) {
+            if (!wanted[j]) continue;
+            const auto all = operands_of(std::as_const(notes[j]));
+            if (std::none_of(all.begin(), all.end(), [&](const Operand& x) { return is_same(x, o); })) continue;
+            shared += bytes_of(o.layout, o.dtype);
+            break;
+        }
+    }
+    if (shared < 2 * bytes_of(notes[i].layout, notes[i].step.result)) return {};
+    for (uint32_t j = 0; j < notes.size(); j++) {  // one that stays behind would have nothing to read
+        if (wanted[j] || has(mine, j)) continue;
+        bool uses_mine = false;
+        each_noted(uses[j], [&](uint32_t used) { uses_mine |= used != i && has(mine, used); });
+        if (uses_mine) return {};
+    }
+    return mine;
+}
+
 // What has to run before somebody may read or write the memory of `asked`: the notes that make or read its values, and what those need.
 // Others wait, since what comes next may be fused with them; but not for long, as they hold on to their operands' memory.
 std::vector<bool> wanted_for(const Storage* asked, bool to_read) {
@@ -194,15 +237,17 @@ std::vector<bool> wanted_for(const Storage* asked, bool to_read) {
                     if (wanted[j] && !notes[j].out) wanted[i] = changed = true;
                 });
     }
-    // What reads nothing else is made along with them.
+    // What reads nothing else is made along with them, and what saves more by not being read again than it may cost.
     for (size_t i = 0; i < n; i++)
         if (wanted[i]) each_memory(uses[i], [&](const Storage* s) { read.push_back(s); });
-    for (size_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         if (wanted[i] || uses[i].asleep || !notes[i].out) continue;
         bool free = true;
         each_memory(uses[i], [&](const Storage* s) { free = free && std::find(read.begin(), read.end(), s) != read.end(); });
         each_noted(uses[i], [&](uint32_t j) { free &= wanted[j]; });
-        wanted[i] = free;
+        if (free) wanted[i] = true;
+        else
+            for (uint32_t j : along_with(i, wanted)) wanted[j] = true;
     }
     return wanted;
 }

@@ -274,6 +274,7 @@ struct Recorded {
 
 struct PointwiseBackward {
     static constexpr uint8_t batched_edges = 7;  // operands broadcast to the gradient
+    static constexpr bool pointwise = true;
     Pointwise op;
     int first;  // operand that the first edge belongs to
     Params params;

@@ -258,3 +258,21 @@ def test_losses_in_floats_of_halves(dtype, options):
     near(y, eager[0].cpu(), 1e-5 * max(1.0, float(eager[0])))
     near(floats, eager[2].cpu(), 1e-5)
     near(narrow, eager[1].cpu(), TOLERANCE[dtype] * float(eager[1].abs().max()))
+
+
+@pytest.mark.parametrize("dtype", [wisp.bfloat16, wisp.float32], ids=str)
+@pytest.mark.parametrize("activation", [F.silu, F.gelu])
+def test_both_gradients_of_a_gate_in_one_program(activation, dtype):
+    x = wisp.randn(96, 256, device="cuda").to(dtype)
+    weights = [(wisp.randn(256, 256, device="cuda") / 16).to(dtype).requires_grad_() for _ in range(3)]
+
+    def step():
+        gate, up, down = weights
+        y = F.linear(activation(F.linear(x, gate)) * F.linear(x, up), down)
+        return wisp.autograd.grad(y, weights, wisp.ones_like(y))
+
+    expected, compiled = step(), wisp.compile(step)
+    for _ in range(3):
+        assert all(map(wisp.equal, compiled(), expected))
+    told = [p for p in wisp.compiler.explain(step)().programs if "mul'" in p.operators]
+    assert len(told) == 1 and told[0].read == 3 * x.numel() * x.itemsize and told[0].written == 2 * x.numel() * x.itemsize

@@ -360,6 +360,13 @@ def columns(x):
     return y, y.sum((0, 1)), y.sum((0, 1)) * 3 + y
 told = wisp.compiler.explain(columns)(x.detach())
 assert [p.operators for p in told.programs] == [["mul", "sum of rows", "sum of rows"], ["mul"], ["add"]], told
+gate, up, down = (wisp.zeros(64, 64, device="cuda", requires_grad=True) for _ in range(3))
+def gated():
+    y = F.silu(x[0, :, :64] @ gate) * (x[0, :, :64] @ up)
+    return wisp.autograd.grad((y @ down).sum(), (gate, up))
+wisp.compile(gated)()
+found = [p for p in wisp.compiler.explain(gated)().programs if "silu'" in p.operators]  # both gradients of silu(a) * b
+assert len(found) == 1 and found[0].operators.count("mul'") == 2 and found[0].read == 3 * 32 * 64 * 4, found
 """
 
 

@@ -513,3 +513,69 @@ def test_values_that_are_still_to_be_made_are_joined():
     for n in (1000, 33000, 40000, 65000, 100000):
         x = wisp.arange(float(n)).double()
         assert wisp.equal(f(x), wisp.cat([x[:1], x + 1]))
+
+
+def gated(activation, watched=lambda name, t: t):
+    """A step over `activation(a) * b`; `watched` sees both factors."""
+    wisp.manual_seed(0)
+    x, gate, up, down = (wisp.randn(*shape).requires_grad_() for shape in ((40, 128), (128, 128), (128, 128), (128, 128)))
+
+    def step():
+        y = watched("activation", activation(x @ gate)) * watched("other", x @ up)
+        return wisp.autograd.grad((y @ down).sum(), (x, gate, up, down))
+
+    return step
+
+
+@pytest.mark.parametrize("activation", [nn.functional.silu, nn.functional.gelu, lambda a: nn.functional.silu(a).tanh()])
+def test_gradients_that_read_the_same_are_made_together(activation):
+    wisp._core._set_worth_noting(0)  # as on a GPU what backward needs is made again
+    step = gated(activation)
+    compiled = wisp.compile(step)
+    compiled()
+    expected = step()
+    assert all(map(same, compiled(), expected))
+    told = wisp.compiler.explain(step)()
+    assert all(map(same, told.result, expected))
+    halves = [p for p in told.programs if "mul'" in p.operators]
+    # One program makes both, of the gradient that arrives and the two operands, which it reads once.
+    assert len(halves) == 1 and (halves[0].read, halves[0].written) == (3 * 4 * 40 * 128, 2 * 4 * 40 * 128), told
+
+
+def test_hooks_are_called_in_the_order_of_eager():
+    wisp._core._set_worth_noting(0)
+    calls = []
+
+    def hooked(name, t):
+        t.register_hook(lambda g: calls.append(name))
+        return t
+
+    step = gated(nn.functional.silu, hooked)
+    step()
+    eager = list(calls)
+    compiled = wisp.compile(step)
+    for _ in range(3):
+        calls.clear()
+        compiled()
+        assert calls == eager == ["other", "activation"]
+
+
+def test_what_would_move_more_bytes_waits():
+    """A product of which only one operand is read anyway: writing it for its reader would cost as much as is saved."""
+    wisp._core._set_worth_noting(0)
+    a, b, c = (wisp.randn(50, 100) for _ in range(3))
+
+    def f():
+        first, second = a * 2, a * b
+        float(first[0, 0])
+        return (second - c).exp()
+
+    assert [p.operators for p in wisp.compiler.explain(f)().programs] == [["mul"], ["mul", "sub", "exp"]]
+
+    def shared():  # both operands are read anyway, and the third is no reason to read them twice
+        first, second = a * b, a * b - c
+        float(first[0, 0])
+        return second
+
+    told = wisp.compiler.explain(shared)()
+    assert len(told.programs) == 1 and told.programs[0].read == 3 * 4 * 50 * 100 and same(told.result, a * b - c)

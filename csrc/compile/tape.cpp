@@ -630,8 +630,10 @@ bool note(const Tensor& y, const kernels::ProgramStep& step, const Arg* operands
     const Device device = y.device();
     const bool on_gpu = device.is_cuda();
     if (!(device == Device{} || on_gpu) || y.numel() == 0 || is_stored(y.dtype())) return false;
-    // Kernels of the GPU count elements in 32 bits, and have room for so many dimensions.
-    if (on_gpu && (y.dim() > 4 || y.numel() >= INT32_MAX)) return false;
+    // Kernels of the GPU count elements in 32 bits, and have room for so many dimensions. Parts that are joined in more than four, as by
+    // `unbind`'s gradient, often lie otherwise than the result: they are brought into its order first.
+    const int64_t most_dims = step.kind == kernels::StepKind::join ? 4 : 6;
+    if (on_gpu && (y.dim() > most_dims || y.numel() >= INT32_MAX)) return false;
     // A launch costs more than a note. A reduction that is run between programs joins none, but need not end the one of its operand.
     bool pays = (y.numel() >= worth_noting && !reduced) || on_gpu;
     for (int i = 0; i < count; i++) {

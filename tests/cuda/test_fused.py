@@ -276,3 +276,18 @@ def test_both_gradients_of_a_gate_in_one_program(activation, dtype):
         assert all(map(wisp.equal, compiled(), expected))
     told = [p for p in wisp.compiler.explain(step)().programs if "mul'" in p.operators]
     assert len(told) == 1 and told[0].read == 3 * x.numel() * x.itemsize and told[0].written == 2 * x.numel() * x.itemsize
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_copies_in_five_and_six_dimensions(dtype):
+    for width in (64, 24, 7):
+        k = wisp.randn(2, 33, 4, width, device="cuda").to(dtype)
+        y = wisp.randn(2, 12, 33, width, device="cuda").to(dtype)
+
+        def repeated(k, y):
+            return (k.transpose(1, 2) * 2).repeat_interleave(3, 1) * y
+
+        close(repeated, k, y, tolerance=TOLERANCE[dtype])
+    x = wisp.randn(2, 3, 4, 5, 6, 8, device="cuda").to(dtype)
+    same(lambda x: (x.permute(0, 2, 4, 1, 3, 5) * 2 + 1).contiguous().relu(), x)
+    same(lambda x: (x.permute(4, 2, 0, 1, 3, 5).contiguous() - 1) * 3, x)

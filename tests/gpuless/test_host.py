@@ -360,6 +360,9 @@ def columns(x):
     return y, y.sum((0, 1)), y.sum((0, 1)) * 3 + y
 told = wisp.compiler.explain(columns)(x.detach())
 assert [p.operators for p in told.programs] == [["mul", "sum of rows", "sum of rows"], ["mul"], ["add"]], told
+k = wisp.randn(2, 16, 4, 8, device="cuda").transpose(1, 2)
+told = wisp.compiler.explain(lambda: (k * 2).repeat_interleave(3, 1) + 1)()  # in five dimensions
+assert [(p.shape, p.operators) for p in told.programs][-2:] == [("[2, 4, 3, 16, 8]", ["to float32"]), ("[2, 12, 16, 8]", ["add"])], told
 gate, up, down = (wisp.zeros(64, 64, device="cuda", requires_grad=True) for _ in range(3))
 def gated():
     y = F.silu(x[0, :, :64] @ gate) * (x[0, :, :64] @ up)

@@ -434,8 +434,14 @@ static Tensor diag(const Tensor& x, int64_t diagonal_) {
 
 static Tensor triangle_indices(int64_t rows, int64_t columns, int64_t offset, bool upper) {
     if (rows < 0 || columns < 0) throw RuntimeError("row and col must be non-negative, got ", rows, " and ", columns);
-    const Tensor mask = full({rows, columns}, Scalar(true), DType::boolean);
-    return contiguous(transpose(nonzero(triangle(mask, offset, upper)), 0, 1));
+    offset = std::clamp(offset, -rows, columns);  // further out nothing changes, and sums may overflow
+    const Tensor reach = arange(rows) + Scalar(upper ? offset : offset + 1);
+    const Tensor edge = minimum(maximum(reach, Scalar(0)), Scalar(columns));  // the column at which the diagonal cuts each row
+    const Tensor count = upper ? Scalar(columns) - edge : edge;
+    const Tensor row = repeated_indices(count, std::nullopt);
+    const Tensor before = cumsum(count, 0) - count;  // elements of the rows above
+    const Tensor start = upper ? before - edge : before;
+    return stack({row, arange(row.numel()) - index_select(start, 0, row)}, 0);
 }
 
 // A clone of x with src written to a part of it. part_of: a tensor -> the view of it.

@@ -562,7 +562,7 @@ def test_resize_as():
 @pytest.mark.parametrize(
     ("diagonals", "offsets", "shape", "said"),
     [
-        (wisp.ones(1, 3), [0], (3, 2, 3), "Output shape must be 2d"),
+        (wisp.ones(1, 3), [0], (3, 2, 3), "Output shape must be 2d, got 3 sizes"),
         (wisp.ones(2, 3), [[1, 2], [0, 3]], (3, 3), "Offsets must be scalar or vector"),
         (wisp.ones(3, 2, 3), [0, 1, 2], (4, 4), "Diagonals must be vector or matrix"),
         (wisp.ones(2, 5), [0, 0], (5, 5), "duplicate values"),

@@ -327,7 +327,7 @@ def spdiags(diagonals, offsets, shape, layout=None):
     if diagonals.dim() != 2:
         raise RuntimeError(f"spdiags: Diagonals must be vector or matrix, got {diagonals.dim()} dimensions")
     if len(shape) != 2:
-        raise RuntimeError(f"spdiags: Output shape must be 2d, got {tuple(shape)}")
+        raise RuntimeError(f"spdiags: Output shape must be 2d, got {len(shape)} sizes")
     if offsets.dim() > 1:
         raise RuntimeError(f"spdiags: Offsets must be scalar or vector, got {offsets.dim()} dimensions")
     if offsets.dtype != wisp.int64:

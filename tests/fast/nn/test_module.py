@@ -551,3 +551,8 @@ def test_a_second_init_forgets_the_members():
             self.add_module("layer", nn.Linear(2, 3))
 
     assert [tuple(p.shape) for p in Twice().parameters()] == [(3, 2), (3,)]
+
+
+def test_more_layers_than_memory_has_places_for_are_refused_at_once():
+    with pytest.raises(MemoryError):
+        wisp.nn.TransformerDecoder(wisp.nn.Linear(2, 2), 2**60)

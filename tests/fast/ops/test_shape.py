@@ -116,3 +116,16 @@ def test_copies_that_interleave_a_few_rows(few, dtype):
     wide = wisp.zeros(5, 41, few + 2, dtype=dtype)
     wide[:, :, 1:-1] = x.transpose(1, 2)
     np.testing.assert_array_equal(wide[:, :, 1:-1].numpy(), expected)
+
+
+@pytest.mark.parametrize("offset", [-(2**62), -4, -1, 0, 2, 5, 2**62])
+@pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (4, 4), (2, 5), (5, 2)])
+def test_indices_of_triangles(sizes, offset):
+    for name in ("tril", "triu"):
+        whole = getattr(wisp, name)(wisp.ones(sizes, dtype=wisp.bool), offset)
+        found = getattr(wisp, f"{name}_indices")(*sizes, offset)
+        assert found.tolist() == whole.nonzero().T.tolist() and found.is_contiguous()
+
+
+def test_indices_of_a_triangle_take_the_memory_of_the_triangle_alone():
+    assert wisp.tril_indices(2, 2**40).tolist() == [[0, 1, 1], [0, 0, 1]]

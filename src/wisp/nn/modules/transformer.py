@@ -1,6 +1,7 @@
 """The Transformer of Vaswani et al. (2017): encoder, decoder, and both together."""
 
 import copy
+import operator
 
 import wisp
 from wisp.nn import functional as F
@@ -45,7 +46,8 @@ def _get_seq_len(src, batch_first):
 def _get_clones(module, n):
     if not isinstance(module, Module):
         raise TypeError(f"a stack of layers is made of copies of a Module, got {type(module).__name__}")
-    return ModuleList(copy.deepcopy(module) for _ in range(n))
+    layers = [None] * operator.index(n)  # more than memory has places for is refused before the first is copied
+    return ModuleList(copy.deepcopy(module) for _ in layers)
 
 
 _SHORTCUTS = {F.relu: 1, F.gelu: 2}

@@ -28,7 +28,7 @@ class ConjugateView(Tensor):
     mH = property(lambda self: self.adjoint())
     real = property(lambda self: _core.real(self))
     imag = property(lambda self: -self.conj().imag)
-    data = property(lambda self: self.detach())
+    data = property(lambda self: self.detach().conj().data.conj())  # with versions of its own
 
     def __getitem__(self, key):
         return self.conj()[key].conj()

@@ -60,7 +60,7 @@ def _reals(x):
     """-> the real numbers that a tensor lies in, and their signs: a conjugate view sees those of imaginary parts turned round."""
     if not x.is_complex():
         return x.data, wisp.ones_like(x.data)
-    place = wisp.view_as_real(x.detach().conj() if x.is_conj() else x.data)
+    place = wisp.view_as_real(x.data.conj() if x.is_conj() else x.data)
     sign = wisp.ones_like(place)
     if x.is_conj():
         sign[..., 1] = -1

@@ -179,3 +179,11 @@ def test_with_transforms():
     close(wisp.func.jvp(lambda x: x.conj() * x, (X,), (C,))[1], C.conj_physical() * X + C * C)
     close(wisp.vmap(lambda row: row.conj() * 2)(X), 2 * C)
     close(wisp.vmap(lambda row: row.conj() * 2)(X.conj()), 2 * X)
+
+
+def test_data_of_a_conjugate_view_has_versions_of_its_own():
+    x = wisp.tensor([1 + 2j, 3 - 1j], dtype=wisp.complex128, requires_grad=True)
+    y = x.conj()
+    y.data.mul_(2)
+    assert y._version == 0 and wisp.equal(y.detach(), wisp.tensor([2 - 4j, 6 + 2j], dtype=wisp.complex128))
+    assert wisp.autograd.gradcheck(wisp.dot, (wisp.ones_like(x, requires_grad=True), y))

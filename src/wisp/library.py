@@ -3,6 +3,7 @@
 import contextlib as _contextlib
 import functools
 import inspect
+import itertools
 import typing
 
 import wisp
@@ -123,8 +124,7 @@ class CustomOpDef:
             if self._composite or self._backward is not None or not any(t.requires_grad for t in tensors):
                 return self._run(*args, **kwargs)
             return self._without_gradient(*args, **kwargs)
-        bound = self._bound(args, kwargs)
-        return _autograd_function(self).apply(self, tuple(bound.kwargs), *bound.args, *bound.kwargs.values())
+        return _Call().apply(self, self._bound(args, kwargs))
 
     def _bound(self, args, kwargs):
         function = next(iter(self._kernels.values()), None)
@@ -220,25 +220,71 @@ def _leaves(values):
     return wisp.utils._pytree.tree_leaves(values)
 
 
+def _spread(values):
+    """Lists of tensors as arguments one by one -> the arguments, and per value how many it became (None: it is one itself)."""
+    counts = [len(v) if isinstance(v, (list, tuple)) and any(isinstance(t, wisp.Tensor) for t in v) else None for v in values]
+    return [x for value, count in zip(values, counts) for x in ((value,) if count is None else value)], counts
+
+
+def _gathered(flat, counts):
+    """The values that `_spread` made `flat` of."""
+    flat = iter(flat)
+    return [next(flat) if count is None else list(itertools.islice(flat, count)) for count in counts]
+
+
+class _Call:
+    """A call of an operator with a gradient: how its arguments and results lie in those of the Function."""
+
+    def apply(self, op, bound):
+        self.names = tuple(bound.kwargs)
+        flat, self.inputs = _spread(bound.args)
+        results = _autograd_function(op).apply(self, *flat, *bound.kwargs.values())
+        if self.outputs is None:
+            return results
+        results = _gathered(results, self.outputs)
+        return tuple(results) if self.several else results[0]
+
+    @_contextlib.contextmanager
+    def own_needs(self, ctx):
+        """`needs_input_grad` as the operator's functions know it: one entry for each of its arguments."""
+        needs = ctx.needs_input_grad
+        ctx.needs_input_grad = tuple(_gathered(needs[1:], self.inputs))
+        try:
+            yield
+        finally:
+            ctx.needs_input_grad = needs
+
+
 @functools.lru_cache(None)
 def _autograd_function(op):
     class Defined(wisp.autograd.Function):
         @staticmethod
-        def forward(ctx, op, names, *values):
-            split = len(values) - len(names)
-            inputs, named = values[:split], dict(zip(names, values[split:]))
+        def forward(ctx, call, *flat):
+            ctx._call, split = call, len(flat) - len(call.names)
+            inputs, named = tuple(_gathered(flat[:split], call.inputs)), dict(zip(call.names, flat[split:]))
             result = op._run(*inputs, **named)
             if op._setup is not None:
                 options = {"keyword_only_inputs": named} if named else {}
-                op._setup(ctx, inputs=inputs, output=result, **options)
-            ctx._extra_inputs = len(names)
+                with call.own_needs(ctx):
+                    op._setup(ctx, inputs=inputs, output=result, **options)
+            call.several = isinstance(result, tuple)
+            flat, call.outputs = _spread(result if call.several else (result,))
+            if call.several or call.outputs != [None]:
+                return tuple(flat)
+            call.outputs = None
             return result
 
         @staticmethod
         def backward(ctx, *grads):
-            found = op._backward(ctx, *grads)
+            call = ctx._call
+            with call.own_needs(ctx):
+                found = op._backward(ctx, *(grads if call.outputs is None else _gathered(grads, call.outputs)))
             found = found if isinstance(found, tuple) else (found,)
-            return None, None, *found, *(None,) * ctx._extra_inputs
+            count = len(call.inputs)
+            if len(found) < count or any(g is not None for g in found[count:]):
+                raise RuntimeError(f"{op._qualname}: backward returned {len(found)} gradients, expected one for each of {count} inputs")
+            lists = [(None,) * n if n is not None and g is None else (g,) if n is None else g for g, n in zip(found, call.inputs)]
+            return None, *itertools.chain(*lists), *(None,) * len(call.names)
 
     Defined.__name__ = Defined.__qualname__ = op._name
     return Defined

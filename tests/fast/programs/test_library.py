@@ -37,6 +37,53 @@ def test_a_defined_operator_has_a_gradient_and_a_name():
     assert set(wisp.library.opcheck(cubed, (wisp.ones(2),)).values()) == {"SUCCESS"}
 
 
+@wisp.library.custom_op("tests::times", mutates_args=())
+def times(x: wisp.Tensor, y: wisp.Tensor) -> wisp.Tensor:
+    return wisp.from_numpy(x.detach().numpy() * y.detach().numpy())
+
+
+def _times_backward(ctx, grad):
+    x, y = ctx.saved_tensors
+    return times(grad, y) if ctx.needs_input_grad[0] else None, times(grad, x) if ctx.needs_input_grad[1] else None
+
+
+times.register_autograd(_times_backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+
+
+def test_operators_are_told_which_of_their_inputs_need_gradients():
+    x, y = wisp.tensor([2.0, 3.0], requires_grad=True), wisp.tensor([5.0, 7.0])
+    (g,) = wisp.autograd.grad(times(times(x, x), y).sum(), x, create_graph=True)
+    assert g.tolist() == [20.0, 42.0]
+    assert wisp.autograd.grad(g.sum(), x)[0].tolist() == [10.0, 14.0]
+
+
+@wisp.library.custom_op("tests::halves", mutates_args=())
+def halves(x: wisp.Tensor) -> tuple[list[wisp.Tensor], int]:
+    return [part.clone() for part in x.detach().chunk(2)], 2
+
+
+@wisp.library.custom_op("tests::together", mutates_args=())
+def together(parts: list[wisp.Tensor], other: wisp.Tensor) -> wisp.Tensor:
+    return wisp.cat([part.detach() for part in parts] + [other.detach()])
+
+
+def _together_backward(ctx, grad):
+    assert ctx.needs_input_grad == ([True, False], True)
+    return list(grad[:4].chunk(2)), grad[4:]
+
+
+halves.register_autograd(lambda ctx, grads, count: together(grads, grads[0][:0]), setup_context=None)
+together.register_autograd(_together_backward)
+
+
+def test_operators_with_lists_of_tensors_have_gradients():
+    x, y = wisp.arange(4.0).requires_grad_(), wisp.ones(1, requires_grad=True)
+    (a, b), count = halves(x)
+    assert count == 2 and a.requires_grad
+    (together([a, b.detach()], y) * wisp.arange(1.0, 6.0)).sum().backward()
+    assert x.grad.tolist() == [1.0, 2.0, 0.0, 0.0] and y.grad.tolist() == [5.0]
+
+
 def test_without_a_gradient_backward_says_so():
     library = wisp.library.Library("tests2", "DEF")
     library.define("double(Tensor x) -> Tensor")

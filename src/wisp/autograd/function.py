@@ -313,6 +313,8 @@ class Function:
         ctx.needs_input_grad = tuple(arg is not None and arg.requires_grad for arg in inputs)
         recording = _core.is_grad_enabled() and any(ctx.needs_input_grad)
         forward_mode = any(arg is not None and _core._has_tangent(arg) for arg in inputs)
+        if forward_mode and cls.jvp is Function.jvp:  # tangents are found by backward, which must not leave them out
+            ctx.needs_input_grad = tuple(arg is not None and (arg.requires_grad or _core._has_tangent(arg)) for arg in inputs)
         visible = _core._hide_tangents(0) if forward_mode else None
         try:
             with wisp.no_grad():

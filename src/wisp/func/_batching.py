@@ -237,6 +237,8 @@ class Call:
             return NotImplemented
         if arguments.get("out", 0) is None:
             del arguments["out"]
+        if arguments.get("memory_format") in (wisp.channels_last, wisp.channels_last_3d):
+            arguments["memory_format"] = wisp.preserve_format  # the format of a sample is not that of its batch
         result = self.op(**arguments)
         return self.input if self.inplace else _wrap(result, self.level.number)
 
@@ -439,8 +441,14 @@ def _drawn_for_each(arguments, level, call):
 # --- indexing ------------------------------------------------------------------------------------------------------------
 
 
+def _keys(key):
+    """The indices per dimension; a list that holds others than numbers counts as a tuple, as outside of vmap."""
+    several = isinstance(key, list) and any(k is None or k is Ellipsis or isinstance(k, (list, tuple, slice, Tensor)) for k in key)
+    return key if isinstance(key, tuple) else tuple(key) if several else (key,)
+
+
 def _get(self, key):
-    keys = key if isinstance(key, tuple) else (key,)
+    keys = _keys(key)
     level = levels()[self._level - 1]
     found = []
     _batched_in(list(keys), found)
@@ -450,16 +458,15 @@ def _get(self, key):
     if any(is_batched(t, level.number) for t in found):
         return _indexed_by_samples(self, keys, level)
     if _advanced_apart(keys):
-        return _loop(lambda x: x[key], (self,), level)
+        return _loop(lambda x: x[keys], (self,), level)
     return wrapped(self._physical[(slice(None), *keys)], level.number)
 
 
 def _advanced_apart(keys):
-    """Whether slices separate index tensors: their dimensions would then come before the batch."""
-    marks = [isinstance(k, (Tensor, list)) for k in keys if k is not None]
-    if sum(marks) == 0:
+    """Whether slices or new dimensions separate index tensors: their dimensions would then come before the batch."""
+    if not any(isinstance(k, (Tensor, list)) for k in keys):
         return False
-    numbers = [isinstance(k, (Tensor, list, int)) and not isinstance(k, bool) for k in keys if k is not None]
+    numbers = [isinstance(k, (Tensor, list, int)) and not isinstance(k, bool) for k in keys]
     first, last = numbers.index(True), len(numbers) - 1 - numbers[::-1].index(True)
     return not all(numbers[first : last + 1])
 
@@ -490,7 +497,7 @@ def _loop(function, args, level):
 
 
 def _set(self, key, value):
-    keys = key if isinstance(key, tuple) else (key,)
+    keys = _keys(key)
     level = levels()[self._level - 1]
     found = []
     _batched_in([*keys, value], found)
@@ -513,7 +520,7 @@ def _set(self, key, value):
 
 def get_with_batched_index(tensor, key):
     """x[key] of a tensor that is not mapped over, with an index that is."""
-    keys = key if isinstance(key, tuple) else (key,)
+    keys = _keys(key)
     found = []
     _batched_in(list(keys), found)
     return _indexed_by_samples(tensor, keys, levels()[max(t._level for t in found) - 1])

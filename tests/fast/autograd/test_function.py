@@ -64,6 +64,31 @@ def test_gradients_arrive_element_by_element():
     assert autograd.gradgradcheck(lambda a, b: Product.apply(a, b, 3.0), (x, y))
 
 
+def test_inputs_with_tangents_need_gradients_where_backward_finds_the_tangents():
+    class Square(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.save_for_backward(x, y)
+            return x * x * y
+
+        @staticmethod
+        def backward(ctx, grad):
+            x, y = ctx.saved_tensors
+            return 2 * grad * x * y if ctx.needs_input_grad[0] else None, grad * x * x if ctx.needs_input_grad[1] else None
+
+    with wisp.autograd.forward_ad.dual_level():
+        x = wisp.autograd.forward_ad.make_dual(wisp.full((2,), 3.0), wisp.ones(2))
+        assert wisp.autograd.forward_ad.unpack_dual(Square.apply(x, wisp.full((2,), 5.0))).tangent.tolist() == [30.0, 30.0]
+
+
+def test_the_tangent_of_distances_by_a_product():
+    x, y = wisp.randn(30, 4, dtype=wisp.float64), wisp.randn(28, 4, dtype=wisp.float64)
+    tangent = wisp.randn(30, 4, dtype=wisp.float64)
+    found = wisp.func.jvp(lambda x: wisp.cdist(x, y), (x,), (tangent,))[1]
+    expected = wisp.func.jvp(lambda x: (x[:, None] - y).norm(dim=-1), (x,), (tangent,))[1]
+    assert wisp.allclose(found, expected)
+
+
 def test_needs_input_grad():
     seen = []
 

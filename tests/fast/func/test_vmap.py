@@ -48,6 +48,24 @@ def test_nested():
     close(vmap(vmap(wisp.add, in_dims=(None, 0)), in_dims=(0, None))(X, Y), X[:, None] + Y)
 
 
+@pytest.mark.filterwarnings("ignore:Using a non-tuple sequence")
+def test_indices_that_new_dimensions_separate_and_lists_of_indices():
+    x, i = wisp.arange(2 * 81).reshape(2, 3, 3, 3, 3), wisp.tensor([0, 2])
+    for key in ((i, None, i), (slice(None), i, None, i), (None, i, i), [[0, 2], [1, 1]], [slice(1), [0, 2]], [i, Ellipsis, 1]):
+        assert wisp.equal(wisp.vmap(lambda sample: sample[key])(x), wisp.stack([sample[key] for sample in x])), key
+        written, expected = x.clone(), x.clone()
+        wisp.vmap(lambda sample: sample.__setitem__(key, -1) or sample)(written)
+        for sample in expected:
+            sample[key] = -1
+        assert wisp.equal(written, expected), key
+
+
+def test_formats_are_left_to_the_batch():
+    x = wisp.arange(2 * 24.0).reshape(2, 2, 3, 2, 2)
+    for convert in (lambda y: y.to(wisp.float64, memory_format=wisp.channels_last), lambda y: y.double(memory_format=wisp.channels_last)):
+        assert wisp.equal(wisp.vmap(convert)(x), x.double())
+
+
 def test_indexing_and_writing():
     index = wisp.tensor([2, 0])
     close(vmap(lambda a, i: a[i])(X, index), X[[0, 1], [2, 0]])

@@ -1,5 +1,6 @@
 // Front doors that put tensors together and rearrange them: cat, stack and relatives, flip, roll, repeat, triangles,
 // diagonals, and writing into a part (select_scatter and relatives).
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -41,17 +42,18 @@ static void join_rows(const Tensor& y, const TensorList& parts, int64_t dim, con
     // One long row is cut into pieces of its own; where parts are large each of them is, as threads do that made them or use the result.
     const int64_t pieces = outer == 1 ? std::max<int64_t>(1, row >> 17) : 1;
     const bool cuts_parts = pieces > 1 && row / parts.size() >= 1 << 16;
+    std::vector<int64_t> begins;  // of the parts in a row, so that a piece need not pass by all parts in front of it
+    for (int64_t k = 0, at = 0; k < parts.size(); at += lengths[k++] * inner) begins.push_back(at);
     parallel_for(outer * pieces, std::max<int64_t>(1, (int64_t(1) << 17) / (row / pieces + 1)), [&](int64_t begin, int64_t end) {
         for (int64_t unit = begin; unit < end; unit++) {
             const int64_t r = unit / pieces, from = row * (unit % pieces) / pieces, to = row * (unit % pieces + 1) / pieces;
-            int64_t at = 0;
-            for (int64_t k = 0; k < parts.size(); k++) {
-                const int64_t n = lengths[k] * inner;
+            const int64_t start = cuts_parts ? 0 : std::upper_bound(begins.begin(), begins.end(), from) - begins.begin() - 1;
+            for (int64_t k = start; k < parts.size() && (cuts_parts || begins[size_t(k)] < to); k++) {
+                const int64_t n = lengths[k] * inner, at = begins[size_t(k)];
                 const int64_t first = cuts_parts ? at + n * unit / pieces : std::max(at, from);
                 const int64_t last = cuts_parts ? at + n * (unit + 1) / pieces : std::min(at + n, to);
                 const char* source = static_cast<const char*>(sources[size_t(k)]) + r * n;
                 if (first < last) std::memcpy(joined + r * row + first, source + (first - at), size_t(last - first));
-                at += n;
             }
         }
     });

@@ -318,3 +318,10 @@ def test_zeroing_a_part_touches_nothing_else(n):
         x[offset : offset + n].zero_()
         values = x.numpy()
         assert values[:offset].all() and not values[offset : offset + n].any() and values[offset + n :].all()
+
+
+@pytest.mark.parametrize("lengths", [[3, 0, 5, 1] * 30000, [0, 0, 200000, 0, 1, 70000, 0], [0] * 9 + [100000] * 3 + [7] * 999])
+def test_many_parts_are_joined_in_order(lengths):
+    numbers = np.arange(sum(lengths), dtype=np.float32)
+    parts = [wisp.from_numpy(p.copy()) for p in np.split(numbers, np.cumsum(lengths)[:-1])]
+    assert (wisp.cat(parts).numpy() == numbers).all()

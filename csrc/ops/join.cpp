@@ -31,7 +31,7 @@ static void join_rows(const Tensor& y, const TensorList& parts, int64_t dim, con
     const int64_t row = y.size(dim) * inner;
     // Addresses are asked for here: in a compiled region that may run notes, which threads of a loop must not wait for.
     char* const joined = static_cast<char*>(y.device_data());
-    std::vector<const void*> sources;
+    Small<const void*, 8> sources;  // few parts take no memory of the heap
     for (const Tensor& part : parts) sources.push_back(part.device_data());
     if (const auto join = kernels::copy().join) {
         std::vector<int64_t> bytes;
@@ -42,17 +42,17 @@ static void join_rows(const Tensor& y, const TensorList& parts, int64_t dim, con
     // One long row is cut into pieces of its own; where parts are large each of them is, as threads do that made them or use the result.
     const int64_t pieces = outer == 1 ? std::max<int64_t>(1, row >> 17) : 1;
     const bool cuts_parts = pieces > 1 && row / parts.size() >= 1 << 16;
-    std::vector<int64_t> begins;  // of the parts in a row, so that a piece need not pass by all parts in front of it
+    Small<int64_t, 8> begins;  // of the parts in a row, so that a piece need not pass by all parts in front of it
     for (int64_t k = 0, at = 0; k < parts.size(); at += lengths[k++] * inner) begins.push_back(at);
     parallel_for(outer * pieces, std::max<int64_t>(1, (int64_t(1) << 17) / (row / pieces + 1)), [&](int64_t begin, int64_t end) {
         for (int64_t unit = begin; unit < end; unit++) {
             const int64_t r = unit / pieces, from = row * (unit % pieces) / pieces, to = row * (unit % pieces + 1) / pieces;
             const int64_t start = cuts_parts ? 0 : std::upper_bound(begins.begin(), begins.end(), from) - begins.begin() - 1;
-            for (int64_t k = start; k < parts.size() && (cuts_parts || begins[size_t(k)] < to); k++) {
-                const int64_t n = lengths[k] * inner, at = begins[size_t(k)];
+            for (int64_t k = start; k < parts.size() && (cuts_parts || begins[k] < to); k++) {
+                const int64_t n = lengths[k] * inner, at = begins[k];
                 const int64_t first = cuts_parts ? at + n * unit / pieces : std::max(at, from);
                 const int64_t last = cuts_parts ? at + n * (unit + 1) / pieces : std::min(at + n, to);
-                const char* source = static_cast<const char*>(sources[size_t(k)]) + r * n;
+                const char* source = static_cast<const char*>(sources[k]) + r * n;
                 if (first < last) std::memcpy(joined + r * row + first, source + (first - at), size_t(last - first));
             }
         }

@@ -237,8 +237,6 @@ class Call:
             return NotImplemented
         if arguments.get("out", 0) is None:
             del arguments["out"]
-        if arguments.get("memory_format") in (wisp.channels_last, wisp.channels_last_3d):
-            arguments["memory_format"] = wisp.preserve_format  # the format of a sample is not that of its batch
         result = self.op(**arguments)
         return self.input if self.inplace else _wrap(result, self.level.number)
 

@@ -60,12 +60,6 @@ def test_indices_that_new_dimensions_separate_and_lists_of_indices():
         assert wisp.equal(written, expected), key
 
 
-def test_formats_are_left_to_the_batch():
-    x = wisp.arange(2 * 24.0).reshape(2, 2, 3, 2, 2)
-    for convert in (lambda y: y.to(wisp.float64, memory_format=wisp.channels_last), lambda y: y.double(memory_format=wisp.channels_last)):
-        assert wisp.equal(wisp.vmap(convert)(x), x.double())
-
-
 def test_indexing_and_writing():
     index = wisp.tensor([2, 0])
     close(vmap(lambda a, i: a[i])(X, index), X[[0, 1], [2, 0]])

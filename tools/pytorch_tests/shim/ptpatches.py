@@ -6,6 +6,7 @@ import dis
 import enum
 import functools
 import importlib
+import logging
 import os
 import re
 import sys
@@ -16,6 +17,7 @@ import ptshim
 HARNESS = ptshim.SRC
 NAMED = {dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM") if name in dis.opmap}
 given = []
+logging.getLogger("wisp").parent = logging.getLogger("torch")  # whose records assertLogs looks at
 
 
 class _Nothing(contextlib.nullcontext, contextlib.ContextDecorator):

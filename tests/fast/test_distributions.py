@@ -39,7 +39,7 @@ ONE_D = [
     D.Dirichlet(wisp.tensor([0.4, 1.0, 3.0])),
     D.Multinomial(6, wisp.tensor([0.2, 0.3, 0.5])),
     D.OneHotCategorical(wisp.tensor([0.2, 0.8])),
-    D.MixtureSameFamily(D.Categorical(wisp.tensor([0.3, 0.7])), D.Normal(wisp.tensor([-1.0, 2.0]), wisp.tensor([1.0, 0.5]))),
+    D.MixtureSameFamily(wisp.distributions.Categorical(wisp.tensor([0.3, 0.7])), D.Normal(wisp.tensor([-1.0, 2.0]), wisp.tensor([1.0, 0.5]))),
     D.Independent(D.Normal(wisp.zeros(2), wisp.ones(2)), 1),
 ]
 
@@ -103,7 +103,7 @@ def test_arguments_are_checked():
     with pytest.raises(ValueError, match="Either"):
         D.Bernoulli()
     with pytest.raises(ValueError, match="at least one-dimensional"):
-        D.Categorical(wisp.tensor(0.5))
+        wisp.distributions.Categorical(wisp.tensor(0.5))
     with pytest.raises(ValueError, match="broadcastable"):
         D.Normal(wisp.zeros(3), 1.0).log_prob(wisp.zeros(2))
     assert D.Exponential(1.0, validate_args=False).log_prob(wisp.tensor(-1.0)) == 1
@@ -130,7 +130,7 @@ def test_shapes():
     assert e.batch_shape == (3,) and e.event_shape == (2,) and e.log_prob(d.sample()).shape == (3,)
     f = D.TransformedDistribution(D.Normal(wisp.zeros(3), 1.0), [D.ExpTransform(), D.StickBreakingTransform()])
     assert f.event_shape == (4,) and f.expand((2,)).sample((5,)).shape == (5, 2, 4)
-    assert D.Categorical(logits=wisp.zeros(2, 5)).enumerate_support().shape == (5, 2)
+    assert wisp.distributions.Categorical(logits=wisp.zeros(2, 5)).enumerate_support().shape == (5, 2)
 
 
 def test_names_of_pytorch_modules():
@@ -208,3 +208,22 @@ def test_samples_do_not_ask_what_programs_replace(monkeypatch):
     for name in ("randn_like", "rand_like", "randn", "rand"):
         monkeypatch.setattr(wisp, name, lambda *_, **__: wisp.zeros(3, 2, 4))
     assert wisp.distributions.Gamma(2.5, 1.0).rsample((5, 1)).shape == (5, 1)
+
+
+def test_expand_of_a_class_with_other_parameters():
+    class Shifted(wisp.distributions.Categorical):
+        arg_constraints = {"predictor": wisp.distributions.constraints.real}
+
+        def __init__(self, predictor):
+            self.predictor = predictor
+            super().__init__(logits=wisp.stack([predictor, -predictor], -1))
+
+        def expand(self, batch_shape, _instance=None):
+            new = self._get_checked_instance(Shifted, _instance)
+            new.predictor = self.predictor.expand(batch_shape)
+            return super().expand(batch_shape, new)
+
+    small = Shifted(wisp.tensor([0.5, -1.0]))
+    large = small.expand((3, 2))
+    assert large.predictor.shape == (3, 2) and large.probs.shape == (3, 2, 2)
+    assert wisp.equal(large.log_prob(wisp.tensor(1)), small.log_prob(wisp.tensor(1)).expand(3, 2))

@@ -135,6 +135,8 @@ class _Memory:
         self.data = data
 
     def __reduce__(self):
+        if self.data.is_meta:
+            return _meta_memory, (self.data.numel(),)
         return _memory, (self.data.detach().cpu().numpy().tobytes(), str(self.data.device))
 
 
@@ -142,6 +144,10 @@ def _memory(data, device):
     if not data:
         return _core.empty(0, dtype=_core.uint8, device=device)
     return _core.frombuffer(bytearray(data), dtype=_core.uint8).clone().to(device)
+
+
+def _meta_memory(size):
+    return _core.empty(size, dtype=_core.uint8, device="meta")
 
 
 _memories = _weakref.WeakValueDictionary()  # by address: an entry keeps its memory, so that the address stays its own

@@ -50,7 +50,7 @@ def make_wrapper_subclass(
     """A tensor of a class with `__torch_dispatch__`: shape, dtype and device, and no memory."""
     if not (isinstance(cls, type) and issubclass(cls, _core.Tensor)):
         raise TypeError(f"_make_wrapper_subclass: expected a subclass of Tensor, got {cls!r}")
-    if not _dispatches(cls):
+    if not dispatches(cls):
         raise RuntimeError(f"{cls.__name__} requires __torch_dispatch__ to be defined: it has no memory that operators could read")
     dtype, size = dtype or _core.get_default_dtype(), tuple(size)
     if strides is not None:
@@ -62,7 +62,7 @@ def make_wrapper_subclass(
     return made
 
 
-def _dispatches(cls):
+def dispatches(cls):
     return getattr(cls, "__torch_dispatch__", _disabled_torch_dispatch_impl) is not _disabled_torch_dispatch_impl
 
 
@@ -78,7 +78,7 @@ def _asked(leaves):
     """The tensors whose classes dispatch: one of each class, subclasses first."""
     found = []
     for value in leaves:
-        if isinstance(value, _core.Tensor) and _dispatches(type(value)) and all(type(value) is not type(other) for other in found):
+        if isinstance(value, _core.Tensor) and dispatches(type(value)) and all(type(value) is not type(other) for other in found):
             place = next((i for i, other in enumerate(found) if isinstance(value, type(other))), len(found))
             found.insert(place, value)
     return found
@@ -412,6 +412,13 @@ def _getitem(input, key):
     )
 
 
+def _narrow(input, dim, start, length):
+    start = int(start)
+    if start < 0:
+        start += input.shape[dim]
+    return run(wisp.ops.aten.slice.Tensor, (input, dim, start, start + length), {})
+
+
 def _setitem(self, key, value):
     keys = key if isinstance(key, tuple) else (key,)
     if not isinstance(value, _core.Tensor):
@@ -440,6 +447,7 @@ _DECOMPOSED = {
     "cpu": lambda x, memory_format=None: _to(x, "cpu"),
     "cuda": lambda x, device=None, non_blocking=False, memory_format=None: _to(x, device or "cuda"),
     "__getitem__": _getitem,
+    "narrow": _narrow,
     **{name: _cast(getattr(_core, kind)) for name, kind in (("float", "float32"), ("double", "float64"), ("half", "float16"))},
     **{
         name: _cast(getattr(_core, kind))
@@ -496,10 +504,12 @@ _MEMBERS = {
     "__int__": lambda self: int(_item(self)),
     "__float__": lambda self: float(_item(self)),
     "__setitem__": _setitem,
+    "__iter__": lambda self: iter(self.unbind(0)),
+    "data_ptr": lambda self: 0 if is_shell(self) else _core.Tensor.data_ptr(self),
     "T": property(lambda self: self.permute(list(range(self.dim()))[::-1])),
     "mT": property(lambda self: self.transpose(-2, -1)),
     "data": property(lambda self: self.detach(), lambda self, value: _exchange(self, value)),
-    **{name: _no_memory(name) for name in ("numpy", "tolist", "data_ptr", "__array__")},
+    **{name: _no_memory(name) for name in ("numpy", "tolist", "__array__")},
 }
 
 

@@ -152,7 +152,8 @@ class Distribution:
             raise NotImplementedError(f"{type(self).__name__} does not define expand()")
         new = self._get_checked_instance(ours, _instance)
         batch_shape = wisp.Size(batch_shape)
-        for name, constraint in self.arg_constraints.items():
+        own = ours.arg_constraints if isinstance(ours.arg_constraints, dict) else self.arg_constraints
+        for name, constraint in own.items():  # a class derived from ours may name parameters of its own instead
             if name in self.__dict__:
                 setattr(new, name, _expand(getattr(self, name), batch_shape, constraint.event_dim))
         Distribution.__init__(new, batch_shape, self._event_shape, validate_args=False)

@@ -2,6 +2,7 @@
 
 import wisp
 from wisp import _reference
+from wisp._tensor import dispatch
 from wisp.sparse import _compressed, _operators, _shapes  # noqa: F401
 from wisp.sparse._semi_structured import (
     SparseSemiStructuredTensor,
@@ -243,6 +244,8 @@ def mm(mat1, mat2, reduce=None):
     """
     if reduce is None:
         return wisp.mm(mat1, mat2)
+    if dispatch.dispatches(type(mat1)):
+        return dispatch.run(wisp.ops.aten._sparse_mm_reduce_impl.default, (mat1, mat2, reduce), {})[0]
     return _operators.mm_reduced(mat1, mat2, reduce)
 
 

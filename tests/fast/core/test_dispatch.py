@@ -2,6 +2,7 @@
 
 import copy
 import io
+import pickle
 
 import pytest
 
@@ -67,6 +68,9 @@ def test_operators_arrive_as_overloads():
         (lambda: x.double(), ["aten._to_copy.default"]),
         (lambda: wisp.cat([x, y]), ["aten.cat.default"]),
         (lambda: x.T, ["aten.permute.default"]),
+        (lambda: x.narrow(1, -1, 1), ["aten.slice.Tensor"]),
+        (lambda: x.sort(stable=True)[0], ["aten.sort.stable"]),
+        (lambda: list(x)[1], ["aten.unbind.int"]),
     ):
         result, found = seen(call)
         assert found == names and type(result) is Wrapped
@@ -75,7 +79,26 @@ def test_operators_arrive_as_overloads():
     assert "Wrapped(inner=[[2.0" in repr(x)
     with pytest.raises(RuntimeError, match="no memory of its own"):
         x.numpy()
+    assert x.data_ptr() == 0 and wisp.equal(wisp.narrow(x, 1, -1, 1).inner, x.inner[:, 1:])
     assert transform_subclass(x, lambda name, part: part + 1).inner[0, 0] == 3.0
+
+
+def test_pickled_without_memory():
+    x = pickle.loads(pickle.dumps(Wrapped(wisp.tensor([[1.0, 2.0], [3.0, 4.0]]).T)))
+    assert type(x) is Wrapped and x.device.type == "cpu" and x.stride() == (1, 2) and x.inner.tolist() == [[1.0, 3.0], [2.0, 4.0]]
+    meta = pickle.loads(pickle.dumps(wisp.empty(2, 3, dtype=wisp.int32, device="meta").T))
+    assert meta.is_meta and meta.shape == (3, 2) and meta.stride() == (1, 3) and meta.dtype == wisp.int32
+
+
+def test_a_reduced_product_is_asked_for():
+    class Edges(Wrapped):
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            assert func is aten._sparse_mm_reduce_impl.default and args[2] == "amax"
+            return (args[0].inner.unsqueeze(-1) * args[1]).amax(1), None
+
+    dense = wisp.tensor([[1.0], [2.0]])
+    assert wisp.sparse.mm(Edges(wisp.tensor([[3.0, 1.0], [1.0, 1.0]])), dense, "amax").tolist() == [[3.0], [2.0]]
 
 
 def test_gradients_are_of_the_class_and_have_gradients():

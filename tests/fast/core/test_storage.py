@@ -141,3 +141,9 @@ def test_a_tensor_of_a_tensor_is_the_same_memory():
     for call in (lambda: wisp.FloatTensor(t), lambda: wisp.ones(1).new(t)):
         with pytest.raises(TypeError, match="expected a tensor of torch.float32, got one of torch.int32"):
             call()
+
+
+def test_new_memory_that_is_shared():
+    storage = wisp.ones(2).untyped_storage()._new_shared(8)
+    assert storage.nbytes() == 8 and storage.is_shared()
+    assert wisp.empty(0).set_(storage, 0, (2,), (1,)).fill_(3).is_shared()

@@ -141,6 +141,8 @@ def overload_of(function, args, kwargs):
         if plain in ("sum", "mean") and given:
             dim = args[1] if len(args) > 1 else kwargs.pop("dim")
             args = (args[0], [dim] if isinstance(dim, int) else list(dim), *args[2:])
+    elif plain == "sort":
+        kind = "stable" if "stable" in kwargs else "default"
     elif plain == "squeeze":
         kind = "default" if other is None and "dim" not in kwargs else "dim"
     elif plain == "view":

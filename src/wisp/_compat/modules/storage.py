@@ -217,6 +217,10 @@ class UntypedStorage(_StorageBase):
         return cls(_bytes=data)
 
     @classmethod
+    def _new_shared(cls, size, *, device="cpu"):
+        return cls(_bytes=wisp.empty(size, dtype=wisp.uint8, device=device).share_memory_())
+
+    @classmethod
     def from_file(cls, filename, shared=False, nbytes=0):
         """The bytes of a file, mapped into memory; with `shared`, writes go to the file."""
         made = cls(_bytes=wisp.from_file(str(filename), shared=shared, size=nbytes, dtype=wisp.uint8))

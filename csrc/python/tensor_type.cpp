@@ -239,6 +239,8 @@ PyObject* tensor_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, P
             if (i == 4) throw TypeError("backward() got an unexpected keyword argument '", utf8(PyTuple_GET_ITEM(kwnames, j)), "'");
             *places[i] = args[n + j];
         }
+        if ((PyList_CheckExact(gradient) || PyTuple_CheckExact(gradient)) && PySequence_Fast_GET_SIZE(gradient) == 1)
+            gradient = PySequence_Fast_GET_ITEM(gradient, 0);  // as by autograd.backward, of which this is a call with one tensor
         if (gradient != Py_None) {
             if (is_tensor(gradient)) request.grads.push_back(resolve_conjugate(as_tensor(gradient)));
             else throw TypeError("backward(): gradient must be a Tensor or None, got ", Py_TYPE(gradient)->tp_name);

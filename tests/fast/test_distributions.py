@@ -39,7 +39,9 @@ ONE_D = [
     D.Dirichlet(wisp.tensor([0.4, 1.0, 3.0])),
     D.Multinomial(6, wisp.tensor([0.2, 0.3, 0.5])),
     D.OneHotCategorical(wisp.tensor([0.2, 0.8])),
-    D.MixtureSameFamily(wisp.distributions.Categorical(wisp.tensor([0.3, 0.7])), D.Normal(wisp.tensor([-1.0, 2.0]), wisp.tensor([1.0, 0.5]))),
+    D.MixtureSameFamily(
+        wisp.distributions.Categorical(wisp.tensor([0.3, 0.7])), D.Normal(wisp.tensor([-1.0, 2.0]), wisp.tensor([1.0, 0.5]))
+    ),
     D.Independent(D.Normal(wisp.zeros(2), wisp.ones(2)), 1),
 ]
 

@@ -10,6 +10,8 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from typing import Any
 
+from wisp._core import Size
+
 __all__ = """
     Context GetAttrKey KeyEntry KeyPath MappingKey SUPPORTED_NODES SequenceKey key_get keystr register_constant register_dataclass
     tree_flatten_with_path tree_leaves_with_path tree_map_with_path PyTree LeafSpec TreeSpec register_pytree_node tree_all
@@ -58,8 +60,14 @@ def _named_kind(name):
     return value
 
 
+def _size(children):
+    """A Size of integers; of what stands for them, a tuple."""
+    return Size(children) if all(isinstance(child, int) for child in children) else tuple(children)
+
+
 _NODES = {
     tuple: _Node(lambda value: (list(value), None), lambda children, _: tuple(children), name="builtins.tuple"),
+    Size: _Node(lambda value: (list(value), None), lambda children, _: _size(children), name="torch.Size"),
     list: _Node(lambda value: (list(value), None), lambda children, _: list(children), name="builtins.list"),
     dict: _Node(_flatten_dict, lambda children, keys: dict(zip(keys, children)), name="builtins.dict"),
     OrderedDict: _Node(_flatten_dict, lambda children, keys: OrderedDict(zip(keys, children)), name="collections.OrderedDict"),

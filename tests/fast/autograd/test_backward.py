@@ -598,3 +598,11 @@ def test_warnings_for_once_in_a_program():
             float(x)
     finally:
         wisp.set_warn_always(False)
+
+
+def test_the_gradient_may_be_a_list_of_one():
+    x = wisp.ones(2, requires_grad=True)
+    x.sum().backward([wisp.tensor(3.0)])
+    assert x.grad.tolist() == [3.0, 3.0]
+    with pytest.raises(TypeError, match="gradient must be a Tensor or None, got list"):
+        x.sum().backward([wisp.tensor(3.0)] * 2)

@@ -556,3 +556,37 @@ def test_a_second_init_forgets_the_members():
 def test_more_layers_than_memory_has_places_for_are_refused_at_once():
     with pytest.raises(MemoryError):
         wisp.nn.TransformerDecoder(wisp.nn.Linear(2, 2), 2**60)
+
+
+def test_a_getattr_of_its_own_is_asked_for_members():
+    asked = []
+
+    class Asking(nn.Module):
+        def __getattr__(self, name):
+            asked.append(name)
+            return super().__getattr__(name)
+
+    class Derived(nn.Linear, Asking):
+        pass
+
+    layer = Derived(2, 2)
+    asked.clear()
+    assert layer.weight is layer._parameters["weight"] and layer(wisp.ones(2)).shape == (2,) and asked == ["weight", "weight", "bias"]
+    layer.weight = nn.Parameter(wisp.zeros(2, 2))
+    assert not layer.weight.any() and hasattr(layer, "bias") and "bias" not in layer.__dict__
+    del layer.bias
+    assert not hasattr(layer, "bias")
+    turned = nn.Linear(2, 2)
+    turned.__class__ = Derived
+    asked.clear()
+    assert turned.bias is turned._parameters["bias"] and asked == ["bias"]
+
+
+def test_members_made_while_listed_are_not_taken_for_each_other():
+    class Doubling(nn.Module):
+        def named_doubled(self):
+            return self._named_members(lambda module: ((name, 2 * value) for name, value in module._parameters.items()), "", True)
+
+    module = Doubling()
+    module.first, module.second = nn.Linear(2, 2), nn.Linear(2, 2)
+    assert names(module.named_doubled()) == ["first.weight", "first.bias", "second.weight", "second.bias"]

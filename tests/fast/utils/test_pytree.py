@@ -58,3 +58,12 @@ def test_named_results_are_struct_sequences():
             type("Derived", (kind,), {})
         mapped = _pytree.tree_map(lambda x: x, result)
         assert type(mapped) is kind and repr(mapped) == repr(result) and repr(result).startswith(f"torch.return_types.{kind.__name__}(\n")
+
+
+def test_sizes_are_nodes():
+    size = wisp.ones(2, 3).shape
+    leaves, spec = _pytree.tree_flatten(size)
+    assert leaves == [2, 3] and repr(spec) == "TreeSpec(Size, None, [*,\n  *])"
+    mapped = _pytree.tree_map(lambda n: n + 1, (size, [4]))
+    assert mapped == (wisp.Size([3, 4]), [5]) and type(mapped[0]) is wisp.Size
+    assert _pytree.tree_map(str, size) == ("2", "3")

@@ -177,6 +177,7 @@ class Module(Hooks, State, _ModuleBase):
 
     dump_patches = False
     call_super_init = False
+    _members_are_attributes = True
 
     def __init__(self, *args, **kwargs):
         if not self.call_super_init:
@@ -198,6 +199,7 @@ class Module(Hooks, State, _ModuleBase):
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
+        cls._members_are_attributes = cls.__getattr__ is Module.__getattr__  # one of the class's own is asked for its members
         if "__setstate__" in vars(cls):  # it may set the whole `__dict__`
             cls.__setstate__ = _then_own_registries(cls.__setstate__)
 
@@ -215,7 +217,7 @@ class Module(Hooks, State, _ModuleBase):
     # ------------------------------------------------------------------ attributes and registries
 
     def __getattr__(self, name):
-        # Only reached for what is no plain attribute: state restored by hand.
+        # Only reached for what is no plain attribute: state restored by hand, and members where a subclass has its own `__getattr__`.
         state = self.__dict__
         for registry in _REGISTRIES:
             if name in state.get(registry, ()):
@@ -262,6 +264,9 @@ class Module(Hooks, State, _ModuleBase):
             state[name] = Registry(weakref.ref(self), value)
         else:
             object.__setattr__(self, name, value)
+            if name == "__class__" and not getattr(value, "_members_are_attributes", True):
+                for member in [member for registry in _REGISTRIES for member in state.get(registry, ())]:
+                    state.pop(member, None)
 
     def __delattr__(self, name):
         state = self.__dict__
@@ -365,14 +370,14 @@ class Module(Hooks, State, _ModuleBase):
     # ------------------------------------------------------------------ going through the tree
 
     def _named_members(self, get_members_fn, prefix="", recurse=True, remove_duplicate=True):
-        seen = set()
+        seen = {}  # by id; the members are kept, as one made for the caller alone may leave its id to the next
         modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
         for path, module in modules:
             for name, member in get_members_fn(module):
                 if member is None or id(member) in seen:
                     continue
                 if remove_duplicate:
-                    seen.add(id(member))
+                    seen[id(member)] = member
                 yield f"{path}.{name}" if path else name, member
 
     def parameters(self, recurse=True):

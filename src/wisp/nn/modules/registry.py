@@ -6,7 +6,7 @@ dictionary itself, as parametrizations do (`module._parameters["weight"] = x`), 
 
 
 class Registry(dict):
-    """A dict that repeats its entries in the `__dict__` of the module that owns it."""
+    """A dict that repeats its entries in the `__dict__` of the module that owns it, unless its class has a `__getattr__` of its own."""
 
     # The owner is a weak reference: a strong one would be a cycle, and would delay freeing a model's memory.
     __slots__ = ("owner",)
@@ -20,7 +20,7 @@ class Registry(dict):
 
     def _attributes(self):
         module = self.owner()
-        return {} if module is None else module.__dict__
+        return module.__dict__ if module is not None and module._members_are_attributes else {}
 
     def __setitem__(self, name, value):
         super().__setitem__(name, value)

@@ -229,3 +229,12 @@ def test_expand_of_a_class_with_other_parameters():
     large = small.expand((3, 2))
     assert large.predictor.shape == (3, 2) and large.probs.shape == (3, 2, 2)
     assert wisp.equal(large.log_prob(wisp.tensor(1)), small.log_prob(wisp.tensor(1)).expand(3, 2))
+
+
+def test_a_transform_may_be_a_module():
+    class Scaled(wisp.distributions.Transform, wisp.nn.Module):
+        def __init__(self):
+            super().__init__(cache_size=1)
+            self.layer = wisp.nn.Linear(2, 2)
+
+    assert len(list(Scaled().parameters())) == 2 and Scaled()._cache_size == 1

@@ -19,6 +19,7 @@ class Transform:
         if cache_size not in (0, 1):
             raise ValueError("cache_size must be 0 or 1")
         self._cache_size, self._inv = cache_size, None
+        super().__init__()  # a class may be a module, too
         self._cached_x_y = None, None
 
     def __getstate__(self):

@@ -14,8 +14,8 @@ inline int further_out(int64_t stride_a, int64_t stride_b, int64_t size_a, int64
     return stride_a != stride_b ? (stride_a > stride_b ? 1 : -1) : size_a > size_b ? 1 : 0;
 }
 
-// Dimensions 0 to n - 1 from the innermost out, where rule(a, b) tells of two as further_out does. An insertion, as PyTorch does it: what is
-// told need be no order of all dimensions.
+// Dimensions 0 to n - 1 from the innermost out, where rule(a, b) tells of two as further_out does. An insertion, as PyTorch does it:
+// what is told need be no order of all dimensions.
 template <class Rule> Dims dense_order(int64_t n, Rule&& rule) {
     Dims order(n);
     for (int64_t i = 0; i < n; i++) order[i] = n - 1 - i;

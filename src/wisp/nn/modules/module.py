@@ -155,6 +155,10 @@ def _then_own_registries(set_state):
     return __setstate__
 
 
+def _may_be_buffer(value):
+    return value is None or isinstance(value, wisp.Tensor) or hasattr(type(value), "__torch_function__")
+
+
 class Module(Hooks, State, _ModuleBase):
     """The base class of layers and models: owns parameters, buffers and other modules, and is called like a function.
 
@@ -247,7 +251,7 @@ class Module(Hooks, State, _ModuleBase):
                 raise TypeError(f"cannot assign '{wisp.typename(value)}' as child module '{name}' (torch.nn.Module or None expected)")
             self._register_member("_modules", name, value, _hooks._global_module_registration_hooks)
         elif name in state.get("_buffers", ()):
-            if value is not None and not isinstance(value, wisp.Tensor) and not hasattr(type(value), "__torch_function__"):
+            if not _may_be_buffer(value):
                 raise TypeError(
                     f"cannot assign '{wisp.typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)"
                 )
@@ -345,7 +349,7 @@ class Module(Hooks, State, _ModuleBase):
         if "_buffers" not in self.__dict__:
             raise AttributeError("cannot assign buffer before Module.__init__() call")
         self._check_member_name("buffer", name, self._buffers)
-        if tensor is not None and not isinstance(tensor, wisp.Tensor) and not hasattr(type(tensor), "__torch_function__"):
+        if not _may_be_buffer(tensor):
             raise TypeError(f"cannot assign '{wisp.typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)")
         self._register_member("_buffers", name, tensor, _hooks._global_buffer_registration_hooks)
         if persistent:

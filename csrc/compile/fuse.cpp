@@ -116,8 +116,12 @@ public:
             if (!needed_[i]) plan.counts.dead++;
             else if (!inlined_[i] && placed_[i].group < 0) place(i);
         }
-        for (Draft& g : groups_) {
+        int last = -1;  // the group before
+        for (size_t i = 0; i < groups_.size(); i++) {
+            Draft& g = groups_[i];
             if (g.is_merged) continue;
+            g.beside_last = last >= 0 && is_beside(groups_[size_t(last)], g, last);
+            last = int(i);
             // Steps hold the numbers of steps until the inputs are known.
             for (ProgramStep& s : g.program.steps)
                 for (int k = 0; k < s.count; k++)
@@ -139,6 +143,15 @@ private:
             for (const Operand& o : notes_[i].operands)
                 if (o.kind == Operand::noted) needed_[o.note] = true;
         }
+    }
+
+    // Whether two programs of a GPU may run at once; `number` is that of the first.
+    bool is_beside(const Draft& first, const Draft& second, int number) const {
+        if (first.is_call || second.is_call || !second.device.is_cuda() || !(first.device == second.device)) return false;
+        return std::none_of(second.sources.begin(), second.sources.end(), [&](const Group::Source& s) {
+            const Operand& o = notes_[s.note].operands[s.operand];
+            return o.kind == Operand::noted && placed_[o.note].group == number;
+        });
     }
 
     // Values that nobody keeps, and that every program which needs one makes for itself: casts of memory and what is made again,

@@ -226,10 +226,15 @@ void run(std::vector<Note>& notes) {
     counts.eager_bytes += plan.counts.eager_bytes;
     OnDevice on(notes.empty() ? Device{} : notes[0].device);
     Unlocked unlocked(plan.work);
-    for (Group& g : plan.groups) {
+    for (size_t i = 0; i < plan.groups.size(); i++) {
+        Group& g = plan.groups[i];
         current_device_ = g.device;
         if (g.is_call) {
             call(g, notes, kept);
+            continue;
+        }
+        if (!watcher && i + 1 < plan.groups.size() && plan.groups[i + 1].beside_last) {
+            kernels::program().run_both(g.program, plan.groups[++i].program);
             continue;
         }
         const auto start = watcher ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();

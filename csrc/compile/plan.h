@@ -14,8 +14,9 @@ struct Group {
     Dims sizes;
     Device device;
     bool is_call = false;
-    uint32_t call = 0;  // the note of that
-    uint32_t made = 0;  // the note whose value it leaves: its own, or a cast of it
+    bool beside_last = false;  // it needs nothing of the group before it: a GPU may run the two at once
+    uint32_t call = 0;         // the note of that
+    uint32_t made = 0;         // the note whose value it leaves: its own, or a cast of it
     kernels::Program program;
     std::vector<Source> sources;   // of the inputs
     std::vector<uint32_t> makers;  // the notes of the steps

@@ -24,7 +24,8 @@ namespace {
 
 constexpr size_t longest = 160;  // notes that come without a run
 constexpr size_t most_notes = 1024;
-constexpr size_t patience = 32;  // notes that are made before one that nobody asks for is run with others
+constexpr int64_t small_twin = 1 << 20;  // bytes of a note that takes less time than its launch
+constexpr size_t patience = 32;          // notes that are made before one that nobody asks for is run with others
 constexpr uint32_t in_run = no_note - 1;
 constexpr uint32_t first_turned = 1u << 24;
 
@@ -208,6 +209,28 @@ std::vector<uint32_t> along_with(uint32_t i, const std::vector<bool>& wanted) {
     return mine;
 }
 
+// Whether two notes are made in the same way, elementwise, by few others, from some of the same memory: as the rotated queries and keys of a
+// token. A GPU makes them in one launch.
+bool are_twins(uint32_t i, uint32_t j, bool& share, int depth = 0) {
+    using kernels::StepKind;
+    const kernels::ProgramStep &a = notes[i].step, &b = notes[j].step;
+    const bool is_elementwise =
+        a.kind == StepKind::row || a.kind == StepKind::cast || a.kind == StepKind::where || a.kind == StepKind::join;
+    if (depth > 4 || !is_elementwise || notes[i].reduced || notes[j].reduced || !(notes[i].device == notes[j].device)) return false;
+    if (a.kind != b.kind || a.op != b.op || a.which != b.which || a.result != b.result || a.count != b.count) return false;
+    for (int k = 0; k < a.count; k++) {
+        if (uses[i].kind[k] != uses[j].kind[k]) return false;
+        if (uses[i].kind[k] == Operand::memory) share |= uses[i].storage[k] == uses[j].storage[k];
+        if (uses[i].kind[k] == Operand::noted && !are_twins(uses[i].note[k], uses[j].note[k], share, depth + 1)) return false;
+    }
+    return true;
+}
+bool comes_along(uint32_t i, uint32_t made) {
+    bool share = false;
+    return notes[i].device.is_cuda() && notes[i].out && !uses[i].asleep && bytes_of(notes[i].layout, notes[i].step.result) <= small_twin &&
+           are_twins(i, made, share) && share;
+}
+
 // What has to run before somebody may read or write the memory of `asked`: the notes that make or read its values, and what those need.
 // Others wait, since what comes next may be fused with them; but not for long, as they hold on to their operands' memory.
 std::vector<bool> wanted_for(const Storage* asked, bool to_read) {
@@ -226,6 +249,8 @@ std::vector<bool> wanted_for(const Storage* asked, bool to_read) {
         }
         wanted[i] = is;
     }
+    for (uint32_t i = 0; made != no_note && i < n; i++)
+        if (!wanted[i] && comes_along(i, made)) wanted[i] = true;
     for (bool changed = true; changed;) {
         for (size_t i = n; i-- > 0;)
             if (wanted[i]) each_noted(uses[i], [&](uint32_t j) { wanted[j] = true; });

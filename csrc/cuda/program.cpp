@@ -67,9 +67,46 @@ public:
     }
 
     void launch() {
-        // As ProgramArguments lies in memory. What is not set must be the same each time: see replay.cpp.
-        alignas(16) char
-            bytes[sizeof(ProgramArguments<most_inputs, most_outputs, most_inputs, most_parameters, most_program_dims + 1, most_bounds>)];
+        const int64_t parts = once_ ? blocks_ : outer_;
+        size_t room = 0;  // for parts of sums of rows
+        for (const ProgramStep& s : p_.steps) room += part_bytes(s, parts);
+        const Scratch scratch(room);
+        Sums sums;
+        Arguments mine;
+        write(mine, scratch.as<char>(), sums);
+        void* arguments = mine.bytes;
+        cuda::launch(kernel(false), {unsigned(blocks_)}, {unsigned(threads_)}, 0, &arguments, &mine.size, 1);
+        add_parts(sums, parts);
+    }
+
+    // Two of one text, where the time of a launch counts: the first blocks are those of one, the others work for the other.
+    bool is_twin(const Form& other) const {
+        const int64_t few = int64_t(device_info(current_index()).multiprocessors) * 32;
+        return !rows_ && !other.rows_ && std::min(blocks_, other.blocks_) <= few && key() == other.key();
+    }
+    void launch_with_twin(const Form& other) const {
+        Sums none;
+        Arguments mine, others;
+        write(mine, nullptr, none);
+        other.write(others, nullptr, none);
+        unsigned first = unsigned(blocks_);
+        void* arguments[] = {mine.bytes, others.bytes, &first};
+        const uint32_t sizes[] = {mine.size, others.size, sizeof first};
+        cuda::launch(kernel(true), {unsigned(blocks_ + other.blocks_)}, {unsigned(threads_)}, 0, arguments, sizes, 3);
+    }
+
+private:
+    using Sums = std::vector<std::pair<const ProgramStep*, const char*>>;
+
+    // As ProgramArguments lies in memory.
+    struct Arguments {
+        alignas(16) char bytes[sizeof(
+            ProgramArguments<most_inputs, most_outputs, most_inputs, most_parameters, most_program_dims + 1, most_bounds>)];
+        uint32_t size = 0;
+    };
+    // What is not set must be the same each time: see replay.cpp. `next_part`: memory for parts of sums of rows.
+    void write(Arguments& to, char* next_part, Sums& sums) const {
+        char* bytes = to.bytes;
         const int64_t length = inner_ / vector_, n = rows_ ? outer_ : outer_ * length;
         std::memcpy(bytes, &n, 8);
         std::memcpy(bytes + 8, &length, 8);
@@ -103,19 +140,14 @@ public:
             const int64_t item = item_size(p_.inputs[i].dtype);
             if (place.axis >= 0)
                 for (int64_t bound : {p_.inputs[i].from, p_.inputs[i].to}) *bounds++ = in_units(bound, place.axis);
-            int64_t* to = strides + place.slot * (dims_ + 1);
-            if (!rows_) *to++ = place.strides[dims_] * vector_ * item;
-            for (int d = dims_ - 1; d >= 0; d--) *to++ = place.strides[d] * item;
-            if (rows_) *to = place.strides[dims_] * item;
+            int64_t* own = strides + place.slot * (dims_ + 1);
+            if (!rows_) *own++ = place.strides[dims_] * vector_ * item;
+            for (int d = dims_ - 1; d >= 0; d--) *own++ = place.strides[d] * item;
+            if (rows_) *own = place.strides[dims_] * item;
         }
         if (!rows_) *sizes++ = divider(uint32_t(length));
         for (int d = dims_ - 1; d >= 0; d--) *sizes++ = divider(uint32_t(shape_[d]));
         const int64_t parts = once_ ? blocks_ : outer_;
-        size_t room = 0;  // for parts of sums of rows
-        for (const ProgramStep& s : p_.steps) room += part_bytes(s, parts);
-        const Scratch scratch(room);
-        char* next_part = scratch.as<char>();
-        std::vector<std::pair<const ProgramStep*, const char*>> sums;
         for (const ProgramStep& s : p_.steps) {
             if (s.kind == StepKind::columns) {
                 sums.emplace_back(&s, next_part);
@@ -132,13 +164,9 @@ public:
             if (s.kind == StepKind::join)
                 for (int k = 0; k < s.count; k++) *bounds++ = in_units(s.ends[size_t(k)], axis_of(s.axis));
         }
-        void* arguments = bytes;
-        const uint32_t size = uint32_t(at);
-        cuda::launch(kernel(), {unsigned(blocks_)}, {unsigned(threads_)}, 0, &arguments, &size, 1);
-        add_parts(sums, parts);
+        to.size = uint32_t(at);
     }
 
-private:
     bool is_persistent() const { return once_ && columns_; }
     // Blocks of a processor: the kernel is held to the registers that they leave each other.
     int at_once() const { return std::clamp(1024 / threads_, 1, 8); }
@@ -149,7 +177,7 @@ private:
         return s.kind == StepKind::columns ? size_t(parts * inner_ * item_size(compute_dtype(s.result)) + 255) / 256 * 256 : 0;
     }
     // Adds up what the blocks have made, or what they have written of each row; those of one dtype in one launch.
-    void add_parts(const std::vector<std::pair<const ProgramStep*, const char*>>& sums, int64_t parts) const {
+    void add_parts(const Sums& sums, int64_t parts) const {
         for (size_t first = 0; first < sums.size(); first++) {
             const DType dtype = sums[first].first->result;
             auto is_first = [&](size_t i) { return sums[i].first->result == dtype; };
@@ -280,10 +308,10 @@ private:
         return k;
     }
 
-    Kernel* kernel() const {
-        static std::unordered_map<std::string, Kernel*> known;
-        Kernel*& k = known[key()];
-        if (!k) k = find_kernel("cuda/kernels/program.cuh", text());
+    Kernel* kernel(bool twins) const {
+        static std::unordered_map<std::string, Kernel*> known[2];
+        Kernel*& k = known[twins][key()];
+        if (!k) k = find_kernel("cuda/kernels/program.cuh", text(twins));
         return k;
     }
 
@@ -362,8 +390,7 @@ private:
         return level;
     }
 
-    std::string text() const {
-        const int inputs = int(places_.size());
+    std::string text(bool twins) const {
         std::string names;
         for (const ProgramStep& s : p_.steps)
             names += s.kind == StepKind::row       ? str(" ", row_name(s.op), s.which ? "'" : "")
@@ -373,9 +400,21 @@ private:
                      : s.kind == StepKind::dropout ? " dropout"
                      : s.kind == StepKind::columns ? " columns"
                                                    : " reduce";
+        const std::string type = str("const ProgramArguments<", memories_, ", ", outputs_, ", ", numbers_, ", ", parameters_, ", ",
+                                     dims_ + 1, ", ", bounds_, ">");
         std::string t = str("/*", names, " */ namespace wisp {__global__ void __launch_bounds__(", threads_,
-                            is_persistent() ? str(", ", at_once()) : std::string(), ") program(const ProgramArguments<", memories_, ", ",
-                            outputs_, ", ", numbers_, ", ", parameters_, ", ", dims_ + 1, ", ", bounds_, "> p) {begin_early();");
+                            is_persistent() ? str(", ", at_once()) : std::string(), ") program(");
+        if (!twins) return t + type + " p) {begin_early(); const unsigned block = blockIdx.x, blocks = gridDim.x;" + block_text() + "}}";
+        t += type + " p0, " + type + " p1, const unsigned first) {begin_early();";
+        t += "if (blockIdx.x < first) {const auto& p = p0; const unsigned block = blockIdx.x, blocks = first;" + block_text();
+        t += "} else {const auto& p = p1; const unsigned block = blockIdx.x - first, blocks = gridDim.x - first;" + block_text();
+        return t + "}}}";
+    }
+
+    // The work of a block, for the arguments p.
+    std::string block_text() const {
+        const int inputs = int(places_.size());
+        std::string t;
         for (int i = 0; i < inputs; i++) {
             const char* type = type_text(p_.inputs[size_t(i)].dtype);
             if (places_[size_t(i)].is_number)
@@ -384,8 +423,7 @@ private:
                 t += str("const ", type, " v", i, " = element<", type, ">(p.inputs[", places_[size_t(i)].slot, "]);");
         }
         t += "const unsigned zero = unsigned(p.n >> 62);";
-        t += rows_ ? rows_text() : flat_text();
-        return t + "}}";
+        return t + (rows_ ? rows_text() : flat_text());
     }
 
     // Offsets of the inputs that don't lie in one line, for the unit `at`.
@@ -517,8 +555,8 @@ private:
     std::string flat_text() const {
         const std::vector<bool> wanted = kept();
         // Random numbers are made by whole warps: those behind the last element read it again.
-        std::string t = str("for (int64_t unit = int64_t(blockIdx.x) * ", threads, " + threadIdx.x; ",
-                            draws_ ? "unit - threadIdx.x % 32 < p.n; " : "unit < p.n; ", "unit += int64_t(gridDim.x) * ", threads, ") {");
+        std::string t = str("for (int64_t unit = int64_t(block) * ", threads, " + threadIdx.x; ",
+                            draws_ ? "unit - threadIdx.x % 32 < p.n; " : "unit < p.n; ", "unit += int64_t(blocks) * ", threads, ") {");
         t += draws_ ? "const int64_t at = unit < p.n ? unit : p.n - 1;" : "const int64_t at = unit;";
         t += offsets(dims_ + 1) + loads(wanted, "at") + draws(wanted, str("unit * ", vector_)) + results("at", true);
         t += str("_Pragma(\"unroll\") for (int k = 0; k < ", vector_, "; k++) {") + steps(wanted, true) + "}";
@@ -530,7 +568,7 @@ private:
         const int inputs = int(places_.size());
         int last = 0;
         for (int l : level) last = std::max(last, l);
-        std::string shared, t = column_starts() + "for (int64_t at = blockIdx.x; at < p.n; at += gridDim.x) {" + offsets(dims_);
+        std::string shared, t = column_starts() + "for (int64_t at = block; at < p.n; at += blocks) {" + offsets(dims_);
         for (int i = 0; i < inputs; i++)
             if (places_[size_t(i)].by_row) {
                 const char* type = type_text(p_.inputs[size_t(i)].dtype);
@@ -623,7 +661,7 @@ private:
         return each_column([&](const ProgramStep&, size_t v, int place, const char* type) {
             return str("if (threadIdx.x < p.length) { Vector<", type, ", ", vector_, "> r; for (int k = 0; k < ", vector_,
                        "; k++) r.at[k] = c", v, "[k]; reinterpret_cast<Vector<", type, ", ", vector_, ">*>(p.outputs[", place,
-                       "])[blockIdx.x * p.length + threadIdx.x] = r; }");
+                       "])[block * p.length + threadIdx.x] = r; }");
         });
     }
 
@@ -674,8 +712,15 @@ private:
 
 void run(const Program& program) { Form(program).launch(); }
 
+void run_both(const Program& first, const Program& second) {
+    Form a(first), b(second);
+    if (a.is_twin(b)) return a.launch_with_twin(b);
+    a.launch();
+    b.launch();
+}
+
 }  // namespace
 
-const ProgramKernels program = {run};
+const ProgramKernels program = {run, run_both};
 
 }  // namespace wisp::cuda

@@ -68,6 +68,8 @@ struct Program {
 
 struct ProgramKernels {
     void (*run)(const Program& program);
+    // Two of which neither needs the other, in one launch if they are alike. Null: the device has no launches.
+    void (*run_both)(const Program& first, const Program& second) = nullptr;
 };
 
 }  // namespace wisp::kernels

@@ -291,3 +291,26 @@ def test_copies_in_five_and_six_dimensions(dtype):
     x = wisp.randn(2, 3, 4, 5, 6, 8, device="cuda").to(dtype)
     same(lambda x: (x.permute(0, 2, 4, 1, 3, 5) * 2 + 1).contiguous().relu(), x)
     same(lambda x: (x.permute(4, 2, 0, 1, 3, 5).contiguous() - 1) * 3, x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_queries_and_keys_of_a_token_in_one_launch(dtype, mode):
+    def rotated(x, cos, sin):
+        a, b = x.chunk(2, -1)
+        return x * cos + wisp.cat([-b, a], -1) * sin
+
+    for batch, width in ((1, 64), (16, 64), (3, 10)):
+        q, k = (wisp.randn(batch, 1, heads, width, device="cuda").to(dtype).transpose(1, 2) for heads in (32, 8))
+        cos, sin = (wisp.randn(1, width, device="cuda").to(dtype) for _ in range(2))
+        position, kept = wisp.tensor([5], device="cuda"), wisp.zeros(batch, 8, 20, width, device="cuda", dtype=dtype)
+
+        def token(q, k, kept, position=position, cos=cos, sin=sin):
+            q, k = rotated(q, cos, sin), rotated(k, cos, sin)
+            return kept.index_copy_(2, position, k), q
+
+        compiled = wisp.compile(token, mode=mode)
+        for _ in range(4):
+            q = q + 1
+            expected = token(q, k, kept.clone())
+            assert all(map(wisp.equal, compiled(q, k, kept.clone()), expected))

@@ -254,6 +254,22 @@ for layers, x, most in ((lenet, wisp.randn(4, 3, 32, 32), 35), (block, wisp.zero
         nn.functional.cross_entropy(model(x), y).backward()
         optimizer.step()
     assert count() - before <= most, (count() - before, most)
+def rotated(x, angle):
+    a, b = x.chunk(2, -1)
+    return x * angle + wisp.cat([-b, a], -1) * angle
+def token(q, k, angle, kept, other=rotated):  # queries and keys of a token are made by one launch, in which their sizes may differ
+    q, k = rotated(q, angle), other(k, angle)
+    return kept.index_copy_(1, place, k), q
+sizes, place = ((32, 1, 64), (8, 1, 64), (64,), (8, 100, 64)), wisp.zeros(1, dtype=wisp.long, device="cuda")
+arguments = [wisp.zeros(size, dtype=wisp.bfloat16, device="cuda") for size in sizes]
+launches = []
+for other in (rotated, lambda k, angle: rotated(k, angle) * 2):
+    f = wisp.compile(lambda: token(*arguments, other=other))
+    for step in range(2):
+        before = count()
+        f()
+    launches.append(count() - before)
+assert launches[1] == launches[0] + 1, launches
 """
 
 

@@ -207,6 +207,18 @@ def fused():
                 yield "large product", wisp.compile(wisp.matmul), [wisp.zeros(2048, 1024, dtype=dtype), wisp.zeros(1024, 1024, dtype=dtype)]
             yield "fused odd", wisp.compile(forward_and_back), [wisp.randn(77, 77).to(dtype)]
 
+    def rotated(x, angle):
+        a, b = x.chunk(2, -1)
+        return x * angle + wisp.cat([-b, a], -1) * angle
+
+    for dtype in (wisp.float32, wisp.bfloat16):
+
+        def token(x):  # queries and keys of other numbers of heads are one launch
+            q, k = rotated(x[:8], x[8]), rotated(x[9:11], x[8])
+            return k.sum(0), q.sum(0)
+
+        yield "twins", wisp.compile(token), [wisp.randn(11, 64).to(dtype)]
+
     def normed_images(x, layer=wisp.nn.Conv2d(16, 16, 3, padding=1, dtype=wisp.bfloat16)):
         y = F.silu(F.group_norm(x, 4, wisp.ones(x.shape[1]).requires_grad_()))
         for _ in range(2):  # the images that a convolution gives have their channels last

@@ -209,8 +209,8 @@ std::vector<uint32_t> along_with(uint32_t i, const std::vector<bool>& wanted) {
     return mine;
 }
 
-// Whether two notes are made in the same way, elementwise, by few others, from some of the same memory: as the rotated queries and keys of a
-// token. A GPU makes them in one launch.
+// Whether two notes are made in the same way, elementwise, by few others, from some of the same memory: as the rotated queries and keys of
+// a token. A GPU makes them in one launch.
 bool are_twins(uint32_t i, uint32_t j, bool& share, int depth = 0) {
     using kernels::StepKind;
     const kernels::ProgramStep &a = notes[i].step, &b = notes[j].step;

@@ -18,15 +18,20 @@ def _unsqueezed(result, dims, ndim):
     return result
 
 
+def _shown(kind, dims):
+    """Dimensions for an error: no tensor has more than 64, so of longer lists the length says enough."""
+    return kind(dims) if len(dims) <= 64 else f"{len(dims)} dimensions"
+
+
 def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):
     """A norm of the matrices in two dimensions: 'fro', 'nuc', 1, -1, inf, -inf, 2 or -2."""
     if A.dim() < 2:
         raise RuntimeError(f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions, got shape {list(A.shape)}.")
     if not (A.is_floating_point() or A.is_complex()):
         raise RuntimeError(f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {A.dtype}")
-    dim = tuple(dim)
     if len(dim) != 2:
-        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {dim}")
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {_shown(tuple, dim)}")
+    dim = tuple(dim)
     if dim[0] % A.dim() == dim[1] % A.dim():
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got {dim}")
     if dtype is not None:
@@ -55,9 +60,9 @@ def norm(input, ord=None, dim=None, keepdim=False, *, out=None, dtype=None, axis
     """A vector norm, or a matrix norm where two dimensions are meant. `axis` is NumPy's name of `dim`."""
     dim = axis if dim is None else dim
     if dim is not None:
+        if not isinstance(dim, int) and len(dim) not in (1, 2):
+            raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {_shown(list, dim)}")
         dims = (dim,) if isinstance(dim, int) else tuple(dim)
-        if len(dims) not in (1, 2):
-            raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dims)}")
     elif ord is not None:
         if input.dim() not in (1, 2):
             raise RuntimeError(f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {input.dim()}D.")

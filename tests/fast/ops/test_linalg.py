@@ -359,3 +359,11 @@ def test_wide_matrices_of_any_rank(shape, dtype, close):
         assert ((u * s.unsqueeze(-2)) @ vh - a).abs().max() <= close * scale
         assert (vh @ vh.mT - wisp.eye(shape[0], dtype=dtype)).abs().max() <= close
         assert (s[:, :-1] >= s[:, 1:]).all() and (s >= 0).all()
+
+
+@pytest.mark.parametrize("norm", [wisp.linalg.norm, wisp.linalg.matrix_norm])
+def test_a_list_of_very_many_dimensions_is_refused_by_its_length(norm):
+    with pytest.raises(RuntimeError, match="Got 1048576 dimensions"):
+        norm(wisp.ones(2, 3), dim=wisp.ones(1, dtype=wisp.int64).expand(2**20))
+    with pytest.raises(RuntimeError, match=r"Got [\[(]0, 1, 2[\])]"):
+        norm(wisp.ones(2, 3), dim=(0, 1, 2))

@@ -9,10 +9,8 @@ True
 """
 
 import contextlib as _contextlib
-import copyreg as _copyreg
 
 from wisp import _reference
-from wisp._core import Generator as _Generator
 from wisp._core import default_generator
 
 __all__ = """
@@ -26,16 +24,6 @@ def thread_safe_generator():
     >>> wisp.random.thread_safe_generator() is None
     True
     """
-
-
-def _generator_in(device, state):
-    generator = _Generator(device)
-    generator.set_state(state)
-    return generator
-
-
-# A generator in a pickle, as loaders with one are sent to workers: it goes on where it stood.
-_copyreg.pickle(_Generator, lambda generator: (_generator_in, (str(generator.device), generator.get_state())))
 
 
 def manual_seed(seed):

@@ -485,16 +485,24 @@ def _named(name):
     return getattr(_core, name)
 
 
+def _generator(device, state):
+    generator = _core.Generator(device)
+    generator.set_state(state)
+    return generator
+
+
 # These types go by PyTorch's names, under which pickle would not find them.
 _copyreg.pickle(_core.Size, lambda size: (_size, (tuple(size),)))
 _copyreg.pickle(_core.device, lambda device: (_device, (str(device),)))
 for _type in (_core.dtype, _core.layout, _core.memory_format):
     _copyreg.pickle(_type, lambda value: (_named, (str(value).split(".")[-1],)))
+# A generator, as loaders with one are sent to workers, goes on where it stood.
+_copyreg.pickle(_core.Generator, lambda generator: (_generator, (str(generator.device), generator.get_state())))
 
 
 _NO_METHODS = set(
     """
-    install _Array _rebuild_in _rebuild_from_type_v2 _Memory _memory _copied_in_memory _size _kind_of _device _named
+    install _Array _rebuild_in _rebuild_from_type_v2 _Memory _memory _copied_in_memory _size _kind_of _device _named _generator
     _disabled_torch_function_impl _disabled_torch_dispatch_impl _torch_function _init_subclass _make_wrapper_subclass has_shells _get_hooks
     _set_hooks note_swap _cdata""".split()
 )

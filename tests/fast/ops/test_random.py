@@ -1,6 +1,8 @@
 """Random numbers: the generator's promises (seed, threads, splits), the laws of the samplers, their errors."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -210,3 +212,16 @@ def test_uniform_of_short_types_has_all_their_values_and_not_the_end(dtype, leas
         x = wisp.empty(100000, dtype=dtype).uniform_(low, high).float()
         assert low <= x.min() and x.max() < high and abs(x.mean() - (low + high) / 2) < 0.01
     assert (wisp.empty(3, dtype=dtype).uniform_(5, 5) == 5).all()
+
+
+def test_a_generator_in_a_pickle_goes_on_where_it_stood():
+    """In a program that has imported nothing else, too."""
+    program = """
+import copy, pickle, wisp
+generator = wisp.Generator().manual_seed(3)
+wisp.rand(5, generator=generator)
+others = pickle.loads(pickle.dumps(generator)), copy.copy(generator), copy.deepcopy(generator)
+expected = wisp.rand(4, generator=generator)
+assert all((wisp.rand(4, generator=other) == expected).all() for other in others)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -108,8 +108,7 @@ Tensor copy_(const Tensor& self, const Tensor& src, bool wait) {
     const bool recording = grad_enabled() && is_differentiable(self.dtype()) && (self.requires_grad() || src.requires_grad());
     check_inplace(self, "copy_", recording);
     const Tensor from = expanded(src, self.sizes());
-    if (self.storage() == src.storage() && !(self.offset() == src.offset() && self.strides() == from.strides()))
-        check_apart(self, from, "copy_");
+    if (sharing(self, from) == Sharing::some_elements) refuse_sharing("copy_");
     copy_values(self, from, wait);
     bump_version(self);
     if (recording)
@@ -381,7 +380,10 @@ static const Operators operators = {
         tensor([1., 1.]))"},
     {"copy_(Tensor input, Operand src, bool non_blocking=False)",
      [](const Tensor& t, const Arg& src, bool non_blocking) {
-         return src.tensor ? copy_(t, *src.tensor, !non_blocking) : fill_(t, src.number);
+         if (!src.tensor) return fill_(t, src.number);
+         // A part that would be repeated is refused here, as in PyTorch, but not where it is assigned: x[:] = x[0].
+         if (sharing(t, *src.tensor) == Sharing::some_elements) refuse_sharing("copy_");
+         return copy_(t, *src.tensor, !non_blocking);
      },
      method | any_device | elementwise,
      R"(Writes the elements of `src`, with broadcasting and conversion, into the tensor.

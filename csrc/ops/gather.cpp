@@ -40,17 +40,6 @@ void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, cons
     throw IndexError(text);
 }
 
-void check_apart(const Tensor& self, const Tensor& other, const char* name) {
-    if (!other || self.storage() != other.storage() || self.numel() == 0 || other.numel() == 0) return;
-    const int64_t a = self.offset() * self.item_size(), b = other.offset() * other.item_size();
-    if (a >= b + other.layout().extent() * other.item_size() || b >= a + self.layout().extent() * self.item_size()) return;
-    if (!self.layout().is_non_overlapping_and_dense() || !other.layout().is_non_overlapping_and_dense()) return;
-    throw RuntimeError(
-        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
-        "Please clone() the tensor before performing the operation. (",
-        name, ")");
-}
-
 bool warn_repeated(const Tensor& self, const char* name) {
     if (!self.is_contiguous() && self.numel() > 1 && self.layout().may_overlap_itself())
         warn(str("Use of ", name,

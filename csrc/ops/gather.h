@@ -2,6 +2,7 @@
 #pragma once
 #include "../kernels/index.h"
 #include "ops.h"
+#include "sharing.h"
 
 namespace wisp {
 
@@ -18,8 +19,6 @@ Tensor as_index(const Tensor& index, const char* name);
 // IndexError unless every index is in [0, size), or in [-size, size) if wrap.
 void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, const char* name);
 
-// Refuses an in-place write to self that reads other, where both are dense and share elements.
-void check_apart(const Tensor& self, const Tensor& other, const char* name);
 // Refuses a number that an integral dtype cannot hold; the fraction of a float is dropped.
 void check_fits(const Scalar& value, DType dtype);
 

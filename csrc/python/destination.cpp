@@ -1,24 +1,11 @@
 #include "destination.h"
 
 #include "../ops/format.h"
+#include "../ops/sharing.h"
 #include "../ops/sparse.h"
 
 namespace wisp {
 namespace {
-
-// How the memory of two tensors meets.
-enum class Sharing { none, same_elements, some_elements, unclear };
-
-Sharing sharing(const Tensor& a, const Tensor& b) {
-    if (a.storage() != b.storage()) return Sharing::none;
-    const int64_t begin = a.offset() * a.item_size(), end = begin + a.layout().extent() * a.item_size();
-    const int64_t first = b.offset() * b.item_size(), last = first + b.layout().extent() * b.item_size();
-    if (begin == first && a.item_size() == b.item_size() && a.sizes() == b.sizes() && a.strides() == b.strides())
-        return Sharing::same_elements;
-    if (begin >= last || first >= end) return Sharing::none;
-    const bool dense = a.layout().is_non_overlapping_and_dense() && b.layout().is_non_overlapping_and_dense();
-    return dense ? Sharing::some_elements : Sharing::unclear;
-}
 
 // Calls f(tensor, whether it is in a list) for every tensor among the arguments.
 template <class F> void each_tensor(PyObject* const* arguments, size_t count, const F& f) {
@@ -41,10 +28,7 @@ bool check_overlap(const Tensor& out, const Dims& sizes, PyObject* const* argume
         if (!listed && (out.numel() == 0 || t.numel() == 0)) return;
         const Sharing s = sharing(out, t);
         if (s == Sharing::some_elements || (s == Sharing::same_elements && (listed || !(out.sizes() == sizes))))
-            throw RuntimeError(
-                "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
-                "Please clone() the tensor before performing the operation. (",
-                name, ", out=)");
+            refuse_sharing(name + ", out=");
         clear &= s != Sharing::unclear;
     });
     return clear;

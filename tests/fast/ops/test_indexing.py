@@ -325,3 +325,21 @@ def test_many_parts_are_joined_in_order(lengths):
     numbers = np.arange(sum(lengths), dtype=np.float32)
     parts = [wisp.from_numpy(p.copy()) for p in np.split(numbers, np.cumsum(lengths)[:-1])]
     assert (wisp.cat(parts).numpy() == numbers).all()
+
+
+def test_a_tensor_written_to_itself():
+    x = wisp.arange(6.0).reshape(2, 1, 3)
+    v = x.unsqueeze(0).diagonal()  # strides of dimensions of one element say nothing
+    v[0] = v
+    x[:, 0] = x[:, 0]
+    x.transpose(1, 0)[0] = x.transpose(1, 0)
+    assert x.flatten().tolist() == [0, 1, 2, 3, 4, 5]
+    x = wisp.arange(6.0).reshape(2, 3)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        x.copy_(x[0])
+    x[:] = x[0]
+    assert x.tolist() == [[0, 1, 2], [0, 1, 2]]
+    square = wisp.arange(4.0).reshape(2, 2)
+    for write in (lambda: square.copy_(square.T), lambda: square[:].index_copy_(0, wisp.tensor([1, 0]), square)):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            write()

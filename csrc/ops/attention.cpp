@@ -210,7 +210,6 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     if (q.size(-1) != k.size(-1) || k.size(-2) != v.size(-2))
         throw RuntimeError("scaled_dot_product_attention: query ", q.sizes(), ", key ", k.sizes(), " and value ", v.sizes(),
                            " do not fit: query and key need the same width, key and value the same length");
-    if (mask && causal) throw RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True");
     if (mask && mask.dtype() != DType::boolean && !is_floating(mask.dtype()))
         throw RuntimeError(
             "Expected attn_mask dtype to be bool or float or to match query dtype, "
@@ -220,6 +219,11 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     if (is_reduced(q.dtype()) && !kernels::attention().half)
         return to(scaled_dot_product_attention(wide(q), wide(k), wide(v), wide(mask), dropout_p, causal, scale_, enable_gqa), q.dtype());
     check_floating("scaled_dot_product_attention", q);
+    if (mask && causal) {  // both hold, as in PyTorch's fused attention
+        const Tensor before = causal_mask(q.size(-2), k.size(-2));
+        const Tensor both = mask.dtype() == DType::boolean ? logical_and(mask, before) : where(before, mask, Scalar(-INFINITY));
+        return scaled_dot_product_attention(q, k, v, both, dropout_p, false, scale_, enable_gqa);
+    }
     const double scale = scale_ ? *scale_ : 1 / std::sqrt(double(q.size(-1)));
     int64_t share = 1;
     if (enable_gqa) {

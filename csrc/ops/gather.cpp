@@ -205,8 +205,8 @@ static How how_of(const std::string& name) {
     if (name == "sum" || name == "add") return How::sum;
     if (name == "prod" || name == "multiply") return How::prod;
     if (name == "mean") return How::mean;
-    if (name == "amax") return How::amax;
-    if (name == "amin") return How::amin;
+    if (name == "amax" || name == "max") return How::amax;
+    if (name == "amin" || name == "min") return How::amin;
     throw RuntimeError("reduce argument must be either sum, prod, mean, amax or amin, got ", name, ".");
 }
 

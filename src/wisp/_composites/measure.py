@@ -337,6 +337,8 @@ def _steps(y, x, dx, dim, name):
         raise RuntimeError(f"{name}: received a bool input for `y`, but bool is not supported")
     dim = _wrapped(dim, y.dim())
     if x is None:
+        if isinstance(dx, _core.Tensor):  # a number for all, which has no say in the dtype
+            dx = dx.item()
         if isinstance(dx, complex):
             raise RuntimeError(f"{name}: Currently, we only support dx as a real number.")
         if isinstance(dx, bool):

@@ -77,12 +77,7 @@ class FunctionCtx:
 
     def save_for_backward(self, *tensors):
         """Keep tensors (or None) for `backward`, where they are `ctx.saved_tensors`. Call it once, in `forward`."""
-        for tensor in tensors:
-            if tensor is not None and not isinstance(tensor, wisp.Tensor):
-                raise TypeError(
-                    f"save_for_backward can only save variables, but argument {tensors.index(tensor)} is of type {type(tensor).__name__}"
-                )
-        self._to_save = tensors
+        self._to_save = tensors  # without a graph nothing is kept of them, and they may be anything
 
     def save_for_forward(self, *tensors):
         """Keep tensors for `jvp`, where they are `ctx.saved_tensors`."""
@@ -334,6 +329,9 @@ class Function:
                     if isinstance(value, wisp.Tensor) and value._base is not None:
                         _core._mark_custom_view(value)
             return result
+        for place, saved in enumerate(ctx._to_save):
+            if saved is not None and not isinstance(saved, wisp.Tensor):
+                raise TypeError(f"save_for_backward can only save variables, but argument {place} is of type {type(saved).__name__}")
         if forward_mode:
             ctx._arguments = args
         single = not isinstance(result, (tuple, list))

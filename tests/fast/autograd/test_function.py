@@ -643,3 +643,20 @@ def test_second_derivatives_pass_module_hooks():
     (first,) = wisp.autograd.grad(loss(x, wisp.zeros(1)), x, create_graph=True)
     (second,) = wisp.autograd.grad(first, x)
     assert second.item() == 2 and len(calls) == 1
+
+
+def test_anything_may_be_saved_where_no_graph_is_made():
+    class Keeps(Function):
+        @staticmethod
+        def forward(ctx, x, options):
+            ctx.save_for_backward(x, options)
+            assert ctx.saved_tensors[1] is options
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2, None
+
+    assert Keeps.apply(wisp.ones(1), {"a": 1}).item() == 2
+    with pytest.raises(TypeError, match="can only save variables, but argument 1 is of type dict"):
+        Keeps.apply(leaf(1.0), {"a": 1})

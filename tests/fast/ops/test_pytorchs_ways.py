@@ -501,3 +501,37 @@ def test_rows_scaled_to_a_norm_keep_their_tangents():
 def test_adagrad_refuses_parameters_without_a_shape():
     with pytest.raises(ValueError, match="uninitialized parameter"):
         wisp.optim.Adagrad(wisp.nn.LazyLinear(2).parameters())
+
+
+def test_a_mask_beside_causal_attention_hides_what_either_hides():
+    q = wisp.randn(2, 3, 4, 8)
+    earlier = wisp.ones(4, 4, dtype=wisp.bool).tril()
+    attend = wisp.nn.functional.scaled_dot_product_attention
+    for mask in (wisp.rand(4, 4) > 0.3, wisp.rand(2, 1, 4, 4) > 0.3):
+        assert wisp.equal(attend(q, q, q, mask, is_causal=True), attend(q, q, q, mask & earlier))
+    bias = wisp.randn(2, 3, 4, 4, requires_grad=True)
+    y = attend(q, q, q, bias, is_causal=True)
+    assert wisp.equal(y, attend(q, q, q, bias.masked_fill(~earlier, -wisp.inf)))
+    (slope,) = wisp.autograd.grad(y.sum(), bias)
+    assert slope.triu(1).count_nonzero() == 0 and slope.tril().count_nonzero() > 0
+
+
+def test_largest_and_smallest_by_their_short_names():
+    place, values = wisp.tensor([0, 0, 1]), wisp.tensor([3.0, 2.0, 1.0])
+    for short, long in (("max", "amax"), ("min", "amin")):
+        for options in ({}, {"include_self": False}):
+            expected = wisp.zeros(3).scatter_reduce(0, place, values, long, **options)
+            assert wisp.equal(wisp.zeros(3).scatter_reduce(0, place, values, short, **options), expected)
+
+
+def test_a_spacing_that_is_a_tensor_is_a_number():
+    y = wisp.ones(5, dtype=wisp.bfloat16)
+    for integral in (wisp.trapezoid, wisp.trapz, wisp.cumulative_trapezoid):
+        assert integral(y, dx=wisp.tensor(0.5)).dtype == wisp.bfloat16
+        assert wisp.equal(integral(y, dx=wisp.tensor(0.5, requires_grad=True)), integral(y, dx=0.5))
+
+
+def test_a_window_of_one_point_whose_length_is_a_tensor():
+    for one in (wisp.tensor(1.0), wisp.tensor(True), 1.0):
+        for window in (wisp.signal.windows.bartlett, wisp.signal.windows.hann, wisp.signal.windows.kaiser):
+            assert window(one).tolist() == [1.0]

@@ -86,7 +86,7 @@ def kaiser(M, *, beta=12.0, sym=True, dtype=None, layout=None, device=None, requ
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
     if M < 2:
-        return _core.ones(M, dtype=dtype)
+        return _core.ones(int(M), dtype=dtype)
     step = 2.0 * beta / (M if not sym else M - 1)
     ramp = _core.linspace(-beta, min(beta, -beta + (M - 1) * step), M, dtype=dtype)
     top = _core.i0(_core.sqrt((beta * beta - ramp * ramp).clamp_min(0)))
@@ -97,7 +97,7 @@ def kaiser(M, *, beta=12.0, sym=True, dtype=None, layout=None, device=None, requ
 def bartlett(M, *, sym=True, dtype=None, layout=None, device=None, requires_grad=False):
     """A triangle."""
     if M < 2:
-        return _core.ones(M, dtype=dtype)
+        return _core.ones(int(M), dtype=dtype)
     return 1 - _core.abs(_ramp(-1.0, 2 / (M if not sym else M - 1), M, dtype))
 
 
@@ -109,7 +109,7 @@ def general_cosine(M, *, a, sym=True, dtype=None, layout=None, device=None, requ
     if not a:
         raise ValueError("Coefficients cannot be empty")
     if M < 2:
-        return _core.ones(M, dtype=dtype)
+        return _core.ones(int(M), dtype=dtype)
     ramp = _ramp(0.0, 2 * math.pi / (M if not sym else M - 1), M, dtype)
     signed = _core.tensor([(-1) ** i * w for i, w in enumerate(a)], dtype=dtype)
     order = _core.arange(len(a), dtype=dtype)

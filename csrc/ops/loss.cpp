@@ -49,7 +49,7 @@ struct Samples {
 Samples samples_of(const Tensor& x, const Tensor& target, const Tensor& weight) {
     if (x.dim() < 1) throw ValueError("Expected 1 or more dimensions (got 0)");
     if (x.dim() != 1 && (target.dim() == 0 || x.size(0) != target.size(0)))
-        throw ValueError("Expected input batch_size (", x.size(0), ") to match target batch_size (", target.dim() ? target.size(0) : 1,
+        throw ValueError("Expected input batch_size (", x.size(0), ") to match target batch_size (", target.dim() ? target.size(0) : 0,
                          ").");
     if (x.dim() <= 2 && target.dim() > 1)
         throw RuntimeError(

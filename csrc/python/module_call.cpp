@@ -54,8 +54,6 @@ PyObject* call_module(PyObject* self, PyObject* args, PyObject* kwargs) {
     return result;
 }
 
-PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
-
 }  // namespace
 
 void add_module_base(PyObject* module) {
@@ -63,12 +61,13 @@ void add_module_base(PyObject* module) {
     call_with_hooks = PyUnicode_InternFromString("_call_with_hooks");
     forward = PyUnicode_InternFromString("forward");
     note_error = PyUnicode_InternFromString("_note_error");
-    type.tp_name = "wisp._core._ModuleBase";
-    type.tp_basicsize = sizeof(PyObject);
-    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
-    type.tp_call = call_module;  // no tp_new: instances are made by object.__new__, as of any Python class
-    if (PyType_Ready(&type) < 0) throw PythonError();
-    PyModule_AddObjectRef(module, "_ModuleBase", reinterpret_cast<PyObject*>(&type));
+    // a type of the heap without a `__new__` of its own: copyreg makes instances by object.__new__, as of any Python class
+    PyType_Slot slots[] = {{Py_tp_call, reinterpret_cast<void*>(call_module)}, {0, nullptr}};
+    PyType_Spec spec = {"wisp._core._ModuleBase", sizeof(PyObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+    PyObject* type = PyType_FromSpec(&spec);
+    if (!type) throw PythonError();
+    PyModule_AddObjectRef(module, "_ModuleBase", type);
+    Py_DECREF(type);
 }
 
 }  // namespace wisp

@@ -73,6 +73,8 @@ class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             if error.name is None or not ours.startswith(error.name):
                 raise
             raise missing.no_module(name) from None
+        if name == "torchvision":
+            _import_pillow()
         sys.modules.pop(name, None)  # entered just now: found there, the import system would run the module again
         return importlib.machinery.ModuleSpec(name, self, origin=getattr(module, "__file__", None), is_package=hasattr(module, "__path__"))
 
@@ -119,6 +121,15 @@ def _then(spec, work):
 
         spec.loader.exec_module = exec_module
     return spec
+
+
+def _import_pillow():
+    """Programs that `import PIL` and say `PIL.Image` count on torchvision, which has these imported; Wisp's waits for need."""
+    for part in ("Image", "ImageColor", "ImageDraw", "ImageEnhance", "ImageFont", "ImageOps"):
+        try:
+            importlib.import_module(f"PIL.{part}")
+        except ImportError:
+            return
 
 
 def _tell_optree(optree):

@@ -12,6 +12,10 @@ ADVICE = {
     "torch.quantization": _QUANTIZATION,
     "torch.ao": _QUANTIZATION,
     "torch.utils.cpp_extension": "PyTorch's C++ extensions do not load into Wisp: load_inline compiles kernels (see its documentation).",
+    **dict.fromkeys(
+        (f"torch.utils.data.dataloader._{kind}DataLoaderIter.next" for kind in ("SingleProcess", "MultiProcessing")),
+        "PyTorch has not had it since 1.13 either: say next(iterator).",
+    ),
     "torch.package": "Save the state_dict with torch.save and ship the source beside it.",
     "torchvision.models.detection": "There are Faster, Mask and Keypoint R-CNN and RetinaNet; SSD and FCOS are not there yet.",
     "torchvision.models.video": "Video models are not there yet.",

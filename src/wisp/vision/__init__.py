@@ -28,6 +28,13 @@ def disable_beta_transforms_warning():
     """Nothing to disable."""
 
 
+def _is_tracing():
+    """Whether `jit.trace` runs; DETR asks torchvision."""
+    from wisp import jit
+
+    return jit.is_tracing()
+
+
 def __getattr__(name):
     if name in _SUBMODULES:
         return _importlib.import_module(f"{__name__}.{name}")

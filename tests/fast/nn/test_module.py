@@ -272,10 +272,18 @@ def test_copy_and_pickle():
     other.extra = nn.ReLU()
     assert not hasattr(net, "extra")
     net.first._forward_hooks.clear()
-    again = pickle.loads(pickle.dumps(net))
-    assert (again(x) == net(x)).all() and isinstance(again.scale, nn.Parameter)
-    assert again.__dict__["scale"] is again._parameters["scale"]
-    assert list(again.state_dict()) == list(net.state_dict())
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        again = pickle.loads(pickle.dumps(net, protocol))
+        assert (again(x) == net(x)).all() and isinstance(again.scale, nn.Parameter)
+        assert again.__dict__["scale"] is again._parameters["scale"]
+        assert list(again.state_dict()) == list(net.state_dict())
+
+
+def test_reduce_is_as_of_any_python_class():
+    # StyleGAN2's persistent classes call it themselves
+    make, arguments, state = nn.Linear(2, 3).__reduce__()
+    assert arguments == (nn.Linear, object, None) and state["in_features"] == 2
+    assert type(make(*arguments)) is nn.Linear
 
 
 def test_no_reference_cycle():

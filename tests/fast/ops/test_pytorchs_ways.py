@@ -459,6 +459,7 @@ def test_errors_of_layers_and_losses():
     half, none = wisp.ones(3, dtype=wisp.float16), wisp.empty(0, dtype=wisp.int64)
     for call, error, text in (
         (lambda: F.nll_loss(wisp.ones(10), wisp.tensor([1, 2, 3])), ValueError, "1D target must have size 1, but got target size: 3"),
+        (lambda: F.cross_entropy(wisp.ones(1, 4), wisp.tensor(1)), ValueError, r"batch_size \(1\) to match target batch_size \(0\)"),
         (lambda: F.softshrink(half, 65507.0), RuntimeError, r"lambda must be in range \[0, 65504\] for input dtype Half, but found 65507"),
         (lambda: F.rrelu(half, lower=math.nan), RuntimeError, "lower bound must be finite, got nan"),
         (lambda: F.rrelu(half, upper=math.inf), RuntimeError, "upper bound must be finite, got inf"),

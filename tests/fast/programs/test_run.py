@@ -127,6 +127,8 @@ assert not hasattr(torch, "no_such_thing") and getattr(torch.nn, "Nope", 3) == 3
     result = run_script(tmp_path, "import torch\n\ntorch.ones(2).no_such_method()\n")
     assert result.returncode == 1 and 'program.py", line 3' in result.stderr and "torch.Tensor.no_such_method" in result.stderr
     assert "runpy" not in result.stderr and "modules/run.py" not in result.stderr
+    result = run_script(tmp_path, "from torch.utils.data import DataLoader\niter(DataLoader([1, 2])).next()\n")
+    assert "since 1.13 either: say next(iterator)" in result.stderr
 
 
 def test_exit_status_and_missing_file(tmp_path):
@@ -306,3 +308,17 @@ def test_check_says_what_it_did_not_see(tmp_path):
     (tmp_path / "broken.py").write_text("def (:\n")
     result = python("-m", "wisp", "check", str(tmp_path))
     assert result.returncode == 1 and "not read: " in result.stdout and "1 could not be read" in result.stdout
+
+
+def test_the_end_of_a_program_is_told_as_python_tells_it(tmp_path):
+    result = run_script(tmp_path, "import torch\nin_channels = 3\nprint(in_channel)\n")
+    assert result.returncode == 1 and "Did you mean: 'in_channels'?" in result.stderr and "run.py" not in result.stderr
+    hook = "import sys\nsys.excepthook = lambda kind, error, trace: print(kind.__name__, error, trace.tb_lineno)\n"
+    result = run_script(tmp_path, hook + "import torch\nraise ValueError('seen')\n")
+    assert result.returncode == 1 and result.stdout == "ValueError seen 4\n" and "Traceback" not in result.stderr
+
+
+def test_torchvision_brings_the_parts_of_pillow(tmp_path):
+    pytest.importorskip("PIL")
+    text = "import PIL\nimport torchvision\nprint(PIL.Image.new('RGB', (2, 3)).size, PIL.ImageOps.__name__)\n"
+    assert good(tmp_path, text) == "(2, 3) PIL.ImageOps\n"

@@ -7,7 +7,6 @@ program's own lines, and what Wisp lacks is named with its place and what comes 
 import os
 import runpy
 import sys
-import traceback
 
 USAGE = """usage: wisp run script.py [arguments]
        wisp run -m package.module [arguments]
@@ -33,8 +32,9 @@ def _report(error):
     world = sys.modules.get("wisp.distributed._world")
     if world is not None:
         world.fail()  # the other ranks must not be waited for
-    trace = _own_lines(error.__traceback__)
-    traceback.print_exception(type(error), error, trace or error.__traceback__)
+    trace = _own_lines(error.__traceback__) or error.__traceback__
+    # as Python ends a program: a hook that the program put there is called, and Python's own says "Did you mean"
+    sys.excepthook(type(error), error.with_traceback(trace), trace)
     text = missing.explain(error)
     if text:
         print(f"\nwisp: {text}", file=sys.stderr)

@@ -285,6 +285,9 @@ void propagate_tangents(Node& node, std::span<const Tensor> inputs, std::span<co
                 std::any_of(in.tangents.begin(), in.tangents.end(), [&](const Tensor& i) { return i.same(t); })) {
                 Below below(level);
                 t = clone(t);  // an input's own
+            } else if (in_place && !t) {
+                Below below(level);
+                t = zeros(result.sizes(), result.dtype());  // overwritten, it keeps a tangent
             }
             if (in_place) replace_tangent(result, level, t);
             else set_tangent(result, level, t);

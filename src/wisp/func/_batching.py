@@ -73,6 +73,7 @@ class BatchedTensor(Tensor):
     """One sample of a batch, as a function inside of vmap sees it."""
 
     __torch_function__ = _disabled_torch_function_impl
+    _is_primal_of_all = False  # a dual tensor of which the tangent alone was mapped over
 
     item = _refuse("calling .item()")
     tolist = numpy = __array__ = _refuse("calling .tolist() or .numpy()")
@@ -271,6 +272,8 @@ def _call(op, name, form, arguments):
             f"aten::{short}.out; the fallback path doesn't work on out= or view ops"
         )
     _check_written(call, short)
+    if inplace and call.input._is_primal_of_all:
+        own_memory(call.input)
     rule = RULES.get(name.rstrip("_")) or RULES.get(short.rstrip("_")) if "linalg" not in name else RULES.get(name)
     if rule is None:
         rule = next((rule for fact, rule in BY_FACT.items() if fact in facts), None)
@@ -297,6 +300,11 @@ def _check_written(call, short):
             "not being vmapped over in a vmap. Please try to use out-of-place operators instead of "
             f"{short.rstrip('_')}_."
         )
+
+
+def own_memory(sample):
+    """Before it is written to, what all samples share becomes as many copies."""
+    sample._physical, sample._is_primal_of_all = sample._physical.clone(), False
 
 
 def refuse_dynamic(name):
@@ -504,6 +512,8 @@ def _set(self, key, value):
             "vmap: x[...] = value is not possible because value (or the index) is mapped over by a vmap that x "
             "is not mapped over by; please use out-of-place operators such as where() or index_put()."
         )
+    if self._is_primal_of_all:
+        own_memory(self)
     batched_keys = []
     _batched_in(list(keys), batched_keys)
     if any(is_batched(t, level.number) for t in batched_keys) or _advanced_apart(keys):

@@ -505,6 +505,12 @@ def _all_batched(call):
     return call(**{k: call.physical(v) for k, v in call.arguments.items() if isinstance(v, Tensor)})
 
 
+def _make_dual(call):
+    result = _all_batched(call)
+    result._is_primal_of_all = not call.has(call.arguments["primal"])
+    return result
+
+
 def _gradients(call):
     """autograd.grad: samples are independent, so one backward pass gives the gradients of all of them."""
     a, level = call.arguments, call.level
@@ -585,7 +591,7 @@ _rules(_elementwise_loss, "mse_loss l1_loss smooth_l1_loss huber_loss binary_cro
 _rules(_class_loss, "cross_entropy nll_loss")
 _rules(_attention, "scaled_dot_product_attention")
 _rules(_new, "new_zeros new_ones new_empty new_full")
-_rules(_all_batched, "_make_dual")
+_rules(_make_dual, "_make_dual")
 _rules(_solve, "linalg.solve")
 _rules(_new_strided, "new_empty_strided")
 _rules(_strided, "as_strided")

@@ -230,3 +230,30 @@ def test_detach_in_place_forgets_tangents():
         dual = forward_ad.make_dual(wisp.ones(2), wisp.ones(2)).clone()
         dual.detach_()
         assert forward_ad.unpack_dual(dual * 2).tangent is None
+
+
+def test_what_is_overwritten_keeps_a_tangent():
+    writes = (lambda d: d.zero_(), lambda d: d.fill_(2.0), lambda d: d.copy_(wisp.ones(3)), lambda d: d.__setitem__(slice(None), 5.0))
+    for write in writes:
+        with fwAD.dual_level():
+            dual = fwAD.make_dual(wisp.ones(3), wisp.ones(3))
+            write(dual)
+            assert fwAD.unpack_dual(dual).tangent.tolist() == [0, 0, 0]
+
+
+def test_writes_to_one_primal_of_many_tangents():
+    primal, tangents = wisp.tensor([1.0, 2.0, 3.0]), wisp.arange(6.0).reshape(2, 3)
+
+    def pushed(write):
+        def push(tangent):
+            with fwAD.dual_level():
+                dual = fwAD.make_dual(primal, tangent)
+                write(dual)
+                return fwAD.unpack_dual(dual).tangent
+
+        return wisp.vmap(push)(tangents)
+
+    assert wisp.equal(pushed(lambda d: d.mul_(d)), 2 * primal * tangents)
+    assert wisp.equal(pushed(lambda d: d.__setitem__(0, 5.0)), tangents * wisp.tensor([0.0, 1.0, 1.0]))
+    assert wisp.equal(pushed(lambda d: d.cumsum_(0)), tangents.cumsum(1))
+    assert primal.tolist() == [1, 2, 3]

@@ -36,9 +36,14 @@ bool has_batched(PyObject* o) {
 }
 
 void refuse_batched_write(const char* name) {
-    throw RuntimeError("vmap: ", name,
-                       " is not possible because the value (or the index) is mapped over and the tensor that is written to is "
-                       "not. Please use out-of-place operators instead.");
+    const std::string text = str("vmap: ", name,
+                                 " is not possible because the value (or the index) is mapped over and the tensor that is written to is "
+                                 "not. Please use out-of-place operators instead.");
+    if (PyObject* error = PyObject_GetAttrString(reinterpret_cast<PyObject*>(batched_type), "refusal")) {
+        PyErr_SetString(error, text.c_str());
+        Py_DECREF(error);
+    }
+    throw PythonError();
 }
 
 // --- calls ---------------------------------------------------------------------------------------------------------------

@@ -24,11 +24,16 @@ Tensor = wisp.Tensor
 _state = threading.local()
 
 
+class NotOneSample(RuntimeError):
+    """Inside of vmap something was asked for that differs between samples (a number, a branch, a shape), or written to what they share."""
+
+
 class Level:
     """A vmap that is running: how many samples, and what random numbers mean."""
 
     def __init__(self, number, size, randomness):
         self.number, self.size, self.randomness = number, size, randomness
+        self.left_out = False
 
 
 def levels():
@@ -51,9 +56,20 @@ def entered(size, randomness):
         levels().pop()
 
 
+@contextlib.contextmanager
+def left_out(number):
+    """While a function runs to which none of what this vmap maps over is given: derivatives inside of it are not per sample."""
+    level = levels()[number - 1]
+    before, level.left_out = level.left_out, True
+    try:
+        yield
+    finally:
+        level.left_out = before
+
+
 def _refuse(what):
     def refuse(self, *args, **kwargs):
-        raise RuntimeError(
+        raise NotOneSample(
             f"vmap: It looks like you're {what} on a Tensor inside of vmap, where it stands for many values. "
             "Please rewrite it with other operations (for example where() instead of if), or take it out of "
             "the mapped function."
@@ -73,6 +89,7 @@ class BatchedTensor(Tensor):
     """One sample of a batch, as a function inside of vmap sees it."""
 
     __torch_function__ = _disabled_torch_function_impl
+    refusal = NotOneSample  # what the core raises, too
     _is_primal_of_all = False  # a dual tensor of which the tangent alone was mapped over
 
     item = _refuse("calling .item()")
@@ -158,7 +175,7 @@ def physical_of(value, level):
 def expanded(tensor):
     """A tensor as a batched one of every vmap that runs: what derivatives with respect to it need to be per sample."""
     for level in levels():
-        if not any(is_batched(t, level.number) for t in _layers(tensor)):
+        if not level.left_out and not any(is_batched(t, level.number) for t in _layers(tensor)):
             tensor = _inserted(tensor, level)
     return tensor
 
@@ -294,7 +311,7 @@ def _reshape_in_place(call, name):
 
 def _check_written(call, short):
     if call.inplace and not call.has(call.input):
-        raise RuntimeError(
+        raise NotOneSample(
             f"vmap: inplace arithmetic(self, *extra_args): {short.rstrip('_')}_(self, *extra_args) is not possible because there exists a "
             "Tensor `other` in extra_args that has more elements than `self`. This happened due to `other` being vmapped over but `self` "
             "not being vmapped over in a vmap. Please try to use out-of-place operators instead of "
@@ -309,7 +326,7 @@ def own_memory(sample):
 
 def refuse_dynamic(name):
     """Of operators whose samples may have results of different shapes."""
-    raise RuntimeError(
+    raise NotOneSample(
         f"vmap: Attempted to vmap over aten::{name}, whose result has a shape that depends on values, so that samples may differ in it. "
         "Use an operator with a fixed shape, such as where() or masked_fill(), or call it outside of vmap"
     )
@@ -508,7 +525,7 @@ def _set(self, key, value):
     found = []
     _batched_in([*keys, value], found)
     if any(t._level > level.number for t in found):
-        raise RuntimeError(
+        raise NotOneSample(
             "vmap: x[...] = value is not possible because value (or the index) is mapped over by a vmap that x "
             "is not mapped over by; please use out-of-place operators such as where() or index_put()."
         )

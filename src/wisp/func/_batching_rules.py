@@ -521,8 +521,12 @@ def _gradients(call):
                 "vmap: the gradient of a tensor that is mapped over with respect to one that is not (or the "
                 "other way round) inside of vmap; use wisp.func.grad or wisp.func.vjp in the mapped function"
             )
-        call.arguments = {**a, "retain_graph": True}
-        return one_by_one(call)
+        if any(g is None for g in given):
+            call.arguments = {**a, "retain_graph": True}
+            return one_by_one(call)
+        starts = [physical_of(g, level) for g in given]  # of one graph, a batch of gradients
+        found = _core._grad_of_batch(**{**a, "grad_outputs": starts})
+        return tuple(None if g is None else wrapped(g, level.number) for g in found)
     starts = [wisp.ones_like(o._physical) if g is None else physical_of(g, level) for o, g in zip(outputs, given)]
     return call(outputs=[t._physical for t in outputs], grad_outputs=starts, inputs=[t._physical for t in inputs])
 

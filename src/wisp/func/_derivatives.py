@@ -284,6 +284,16 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
             f"structure {given}"
         )
     _flat_tensors(tangents, "tangents", call)
+    try:
+        return _pushed(func, points, directions, structure, strict, has_aux, call)
+    except _batching.NotOneSample:
+        level = max((t._level for t in directions if isinstance(t, _batching.BatchedTensor)), default=0)
+        if not level or any(_batching.is_batched(p, level) for p in points):
+            raise
+    return _pushed_through_graph(func, points, directions, structure, level, has_aux, call)
+
+
+def _pushed(func, points, directions, structure, strict, has_aux, call):
     with _normal_mode(), forward_ad._set_fwd_grad_enabled(True), forward_ad.dual_level() as level, transform():
         points, directions = ([t.clone() if t.is_inference() else t for t in ts] for ts in (points, directions))
         directions = [t.clone() if t.requires_grad and t.is_leaf else t for t in directions]  # a Function's jvp may write to them
@@ -300,6 +310,20 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         aux = tree_map(lambda t: forward_ad.unpack_dual(t, level=level).primal if isinstance(t, wisp.Tensor) else t, aux)
     result = tree_unflatten([part.primal for part in parts], spec), tree_unflatten(products, spec)
     return (*result, aux) if has_aux else result
+
+
+def _pushed_through_graph(func, points, directions, structure, mapped, has_aux, call):
+    """The same where vmap goes over the tangents alone, and the function looks at values or writes to tensors of its own: it runs on the
+    one primal that there is, and the tangents go through its graph."""
+    with _Level() as level:
+        with _batching.left_out(mapped):
+            trees, tracked, _ = _track(tree_unflatten(points, structure))
+            output, aux = _with_aux(func(*trees), has_aux, call)
+        outputs, spec = _tensors(output, call)
+        keep = level.records(outputs, _own(tracked)) or any(t.requires_grad for t in directions)
+        products = _forward(outputs, tracked)(directions, keep)
+    result = _released(output, keep), _released(tree_unflatten(products, spec), keep)
+    return (*result, _released(aux, keep)) if has_aux else result
 
 
 def linearize(func, *primals):

@@ -1,10 +1,12 @@
 """Transforms inside of each other and of modes, and what they say of arguments that they cannot take."""
 
+import functools
+
 import pytest
 
 import wisp
 from wisp import nn
-from wisp.func import functional_call, grad, jacfwd, jacrev, jvp, stack_module_state, vjp, vmap
+from wisp.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, stack_module_state, vjp, vmap
 
 
 @pytest.mark.parametrize("name", ["__sub__", "__truediv__", "__matmul__", "__lt__", "__add__", "__floordiv__"])
@@ -93,3 +95,43 @@ def test_random_numbers_in_vmap():
         vmap(lambda t: batch[0].normal_() + t, randomness="different")(batch)
     rows = vmap(lambda t: wisp.multinomial(t, 3), randomness="different")(p)
     assert rows.shape == (4, 3) and not wisp.equal(rows[0], rows[1])
+
+
+def fills(x):
+    z = wisp.zeros(3, dtype=x.dtype)
+    z[0] = x[0] * x[1]
+    z[1:].add_(x[1:] ** 3)
+    return z
+
+
+def branches(x):
+    return x**3 if x.sum() > 0 else x
+
+
+def counts(x):
+    return x[x > 1.5].prod() * x * int(x[0].item()) * x.nonzero().numel()
+
+
+@pytest.mark.parametrize("f", [fills, branches, counts])
+def test_forward_derivatives_of_functions_that_look_at_values(f):
+    x = wisp.tensor([1.0, 2.0, 3.0], dtype=wisp.float64)
+    expected = jacrev(f)(x)
+    close = functools.partial(wisp.testing.assert_close, rtol=1e-9, atol=1e-12)
+    close(jacfwd(f)(x), expected)
+    close(vmap(lambda t: jvp(f, (x,), (t,))[1])(wisp.eye(3, dtype=x.dtype)).T, expected)
+    second = jacrev(jacrev(f))(x)
+    for transformed in (jacfwd(jacrev(f)), jacfwd(jacfwd(f)), jacrev(jacfwd(f))):
+        close(transformed(x), second)
+    close(hessian(lambda x: f(x).sum())(x), second.sum(0))
+    close(jacfwd(jacfwd(jacfwd(f)))(x), jacrev(jacrev(jacrev(f)))(x))
+
+
+def test_forward_derivatives_of_such_functions_reach_what_they_use():
+    x, weight = wisp.tensor([1.0, 2.0, 3.0]), wisp.tensor(2.0, requires_grad=True)
+    jacobian, aux = jacfwd(lambda x: (wisp.zeros(3).add_(x * weight), x * 2), has_aux=True)(x)
+    assert aux.tolist() == [2, 4, 6]
+    assert wisp.autograd.grad(jacobian.sum(), weight)[0] == 3
+    blocks = jacfwd(lambda a, b: {"sum": wisp.zeros(2, 3).add_(a * b)}, argnums=(0, 1))(x, 2 * x)["sum"]
+    assert [b.shape for b in blocks] == [(2, 3, 3), (2, 3, 3)] and wisp.equal(blocks[0][1], wisp.diag(2 * x))
+    with pytest.raises(RuntimeError, match="mapped over"):
+        vmap(jacfwd(fills))(wisp.stack([x, x]))

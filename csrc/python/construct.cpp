@@ -42,9 +42,7 @@ DType dtype_of_format(const char* format, Py_ssize_t item) {
     case 'Q':
     case 'N': return item == 1 ? DType::u8 : item == 2 ? DType::u16 : item == 4 ? DType::u32 : DType::u64;
     }
-    throw TypeError("can't convert np.ndarray of type with buffer format '", format,
-                    "'. The only supported types are: float64, float32, float16, "
-                    "complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool.");
+    throw TypeError("can't convert a buffer of format '", format, "' to a tensor");
 }
 
 void release_buffer(Storage* s) {
@@ -77,6 +75,24 @@ Tensor over_memory(void* data, Layout layout, DType dtype, bool read_only, void 
     return t;
 }
 
+// The error for an array of objects, strings, dates, ...; where it has no dtype the error that is there stays.
+void refuse_dtype(PyObject* o) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject* dtype = PyObject_GetAttrString(o, "dtype");
+    PyObject* kind = dtype ? PyObject_GetAttrString(dtype, "type") : nullptr;
+    const std::string name = kind && PyType_Check(kind) ? reinterpret_cast<PyTypeObject*>(kind)->tp_name : "";
+    Py_XDECREF(kind);
+    Py_XDECREF(dtype);
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+    if (name.empty()) return;
+    PyErr_Clear();
+    throw TypeError("can't convert np.ndarray of type ", name,
+                    ". The only supported types are: float64, float32, float16, "
+                    "complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool.");
+}
+
 // Shares the memory of a NumPy array, or of any object with the buffer protocol.
 Tensor from_buffer(PyObject* o) {
     ArrayView array;
@@ -90,7 +106,10 @@ Tensor from_buffer(PyObject* o) {
     bool read_only = false;
     if (PyObject_GetBuffer(o, view.get(), PyBUF_STRIDES | PyBUF_FORMAT | PyBUF_WRITABLE) < 0) {
         PyErr_Clear();
-        if (PyObject_GetBuffer(o, view.get(), PyBUF_STRIDES | PyBUF_FORMAT) < 0) throw PythonError();
+        if (PyObject_GetBuffer(o, view.get(), PyBUF_STRIDES | PyBUF_FORMAT) < 0) {
+            refuse_dtype(o);
+            throw PythonError();
+        }
         read_only = true;
     }
     try {
@@ -98,6 +117,10 @@ Tensor from_buffer(PyObject* o) {
         Layout layout = layout_of_buffer(view->ndim, view->shape, view->strides, view->itemsize);
         void* data = view->buf;
         return over_memory(data, std::move(layout), dtype, read_only, release_buffer, view.release());
+    } catch (const TypeError&) {
+        PyBuffer_Release(view.get());
+        refuse_dtype(o);
+        throw;
     } catch (...) {
         if (view) PyBuffer_Release(view.get());
         throw;

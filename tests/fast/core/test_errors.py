@@ -121,3 +121,12 @@ def test_junk_kills_nothing(tmp_path):
     result = subprocess.run([sys.executable, str(program), "3", "5"], capture_output=True, text=True, cwd=tmp_path)
     lines = result.stdout.splitlines()
     assert lines and lines[-1] == "survived", (result.returncode, lines[-1:], result.stderr[-500:])
+
+
+def test_arrays_of_other_kinds_are_refused_by_their_name():
+    import numpy as np
+
+    for array in (np.array([1, None], dtype=object), np.array(["a"]), np.array(["2020-01-01"], "M8[D]"), np.zeros(2, np.longdouble)):
+        for make in (wisp.from_numpy, wisp.tensor, wisp.as_tensor):
+            with pytest.raises(TypeError, match=f"can't convert np.ndarray of type numpy.{array.dtype.type.__name__}. The only supported"):
+                make(array)

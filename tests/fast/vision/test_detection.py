@@ -1,5 +1,7 @@
 """Detection models: their parts against plain formulas, shapes of results, training, names in files."""
 
+import math
+
 import pytest
 
 import wisp
@@ -194,3 +196,37 @@ def test_errors():
         detection.FasterRCNN(wisp.nn.ReLU(), 2)
     losses = model.train()([wisp.rand(3, 64, 64)], [{"boxes": wisp.zeros(0, 4), "labels": wisp.zeros(0, dtype=wisp.int64)}])
     assert all(wisp.isfinite(loss) for loss in losses.values())  # an image without anything in it
+
+
+def test_position_sensitive_regions():
+    # each cell of a region looks at its own channels: the numbers of torchvision's loops, written out
+    from wisp.vision.ops import PSRoIAlign, PSRoIPool, ps_roi_pool, roi_align
+
+    rows, columns, channels = 2, 3, 2
+    x = wisp.randn(2, channels * rows * columns, 9, 11, requires_grad=True)
+    boxes = wisp.tensor([[0, 1.0, 0.0, 9.0, 7.0], [1, -3.0, 2.5, 4.5, 30.0], [1, 2.0, 2.0, 2.0, 2.0]])
+    every = roi_align(x, boxes, (rows, columns), 0.9, 2, True)
+    out = PSRoIAlign((rows, columns), 0.9, 2)(x, boxes)
+    assert out.shape == (3, channels, rows, columns)
+    for c in range(channels):
+        for i in range(rows):
+            for j in range(columns):
+                assert wisp.equal(out[:, c, i, j], every[:, (c * rows + i) * columns + j, i, j])
+    out.sum().backward()
+    assert x.grad.abs().sum() > 0
+    x = x.detach()
+    out = PSRoIPool((rows, columns), 1.0)(x, boxes)
+    for k, (number, *corners) in enumerate(boxes.tolist()):
+        left, top, right, bottom = (math.floor(abs(v) + 0.5) * (1 if v > 0 else -1) for v in corners)
+        for c in range(channels):
+            for i in range(rows):
+                for j in range(columns):
+                    tall, wide = max(bottom - top, 1) / rows, max(right - left, 1) / columns
+                    a, b = (min(max(v + top, 0), 8) for v in (math.floor(i * tall), math.ceil((i + 1) * tall)))
+                    d, e = (min(max(v + left, 0), 10) for v in (math.floor(j * wide), math.ceil((j + 1) * wide)))
+                    cell = x[int(number), (c * rows + i) * columns + j, a:b, d:e]
+                    assert abs((cell.mean() if cell.numel() else wisp.tensor(0.0)).item() - out[k, c, i, j].item()) < 1e-5
+    listed = ps_roi_pool(x, [boxes[:1, 1:], boxes[1:, 1:]], (rows, columns))
+    assert wisp.equal(listed, out) and ps_roi_pool(x, boxes[:0], (rows, columns)).shape == (0, channels, rows, columns)
+    with pytest.raises(RuntimeError, match="must be a multiple of pooling height"):
+        ps_roi_pool(x, boxes, 5)

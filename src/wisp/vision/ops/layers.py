@@ -7,8 +7,8 @@ from wisp import nn
 from wisp.nn import functional as F
 
 __all__ = """
-    Conv2dNormActivation DropBlock2d FrozenBatchNorm2d MLP Permute RoIAlign RoIPool SqueezeExcitation StochasticDepth drop_block2d
-    roi_align roi_pool sigmoid_focal_loss stochastic_depth""".split()
+    Conv2dNormActivation DropBlock2d FrozenBatchNorm2d MLP PSRoIAlign PSRoIPool Permute RoIAlign RoIPool SqueezeExcitation StochasticDepth
+    drop_block2d ps_roi_align ps_roi_pool roi_align roi_pool sigmoid_focal_loss stochastic_depth""".split()
 
 
 class Conv2dNormActivation(nn.Sequential):
@@ -177,6 +177,13 @@ def sigmoid_focal_loss(inputs, targets, alpha=0.25, gamma=2, reduction="none"):
     return loss.mean() if reduction == "mean" else loss.sum()
 
 
+def _with_maps(boxes):
+    """Boxes [K, 5], each with the number of its map first."""
+    if isinstance(boxes, (list, tuple)):
+        boxes = wisp.cat([wisp.cat((part.new_full((len(part), 1), index), part), 1) for index, part in enumerate(boxes)])
+    return boxes
+
+
 def roi_align(input, boxes, output_size, spatial_scale=1.0, sampling_ratio=-1, aligned=False):
     """Regions of feature maps [N, C, H, W] brought to one size, by bilinear sampling.
 
@@ -187,8 +194,7 @@ def roi_align(input, boxes, output_size, spatial_scale=1.0, sampling_ratio=-1, a
     >>> roi_align(wisp.arange(16.0).reshape(1, 1, 4, 4), [wisp.tensor([[0.0, 0.0, 2.0, 2.0]])], 1)
     tensor([[[[5.]]]])
     """
-    if isinstance(boxes, (list, tuple)):
-        boxes = wisp.cat([wisp.cat((part.new_full((len(part), 1), index), part), 1) for index, part in enumerate(boxes)])
+    boxes = _with_maps(boxes)
     rows, columns = (output_size,) * 2 if isinstance(output_size, int) else output_size
     boxes = boxes.to(input.dtype)
     corners = boxes[:, 1:] * spatial_scale - (0.5 if aligned else 0.0)
@@ -240,8 +246,7 @@ def roi_pool(input, boxes, output_size, spatial_scale=1.0):
     tensor([[[[ 5.,  7.],
               [13., 15.]]]])
     """
-    if isinstance(boxes, (list, tuple)):
-        boxes = wisp.cat([wisp.cat((part.new_full((len(part), 1), index), part), 1) for index, part in enumerate(boxes)])
+    boxes = _with_maps(boxes)
     rows, columns = (output_size,) * 2 if isinstance(output_size, int) else output_size
     height, width = input.shape[-2:]
     input.new_empty(len(boxes), input.shape[1], rows, columns)  # a size that no memory holds ends here
@@ -263,6 +268,88 @@ def roi_pool(input, boxes, output_size, spatial_scale=1.0):
         ]
         results.append(wisp.stack(cells, 1).reshape(-1, rows, columns))
     return wisp.stack(results) if results else input.new_zeros(0, input.shape[1], rows, columns)
+
+
+def _of_cells(input, rows, columns):
+    """How many channels are left where each cell of a region has channels of its own."""
+    channels, rest = divmod(input.shape[1], rows * columns)
+    if rest:
+        raise RuntimeError("input channels must be a multiple of pooling height * pooling width")
+    return channels
+
+
+def ps_roi_align(input, boxes, output_size, spatial_scale=1.0, sampling_ratio=-1):
+    """`roi_align` where each cell of a region has channels of its own: [N, C * rows * columns, H, W] -> [K, C, rows, columns].
+
+    >>> import wisp
+    >>> from wisp.vision.ops import ps_roi_align
+    >>> maps = wisp.arange(4.0).reshape(1, 4, 1, 1).expand(1, 4, 4, 4)
+    >>> ps_roi_align(maps, [wisp.tensor([[0.0, 0.0, 3.0, 3.0]])], 2)
+    tensor([[[[0., 1.],
+              [2., 3.]]]])
+    """
+    rows, columns = (output_size,) * 2 if isinstance(output_size, int) else output_size
+    channels = _of_cells(input, rows, columns)
+    every = roi_align(input, boxes, (rows, columns), spatial_scale, sampling_ratio, True)
+    every = every.reshape(-1, channels, rows, columns, rows, columns)
+    return every.diagonal(0, 2, 4).diagonal(0, 2, 3).contiguous()
+
+
+def ps_roi_pool(input, boxes, output_size, spatial_scale=1.0):
+    """Means of the cells of regions, each of channels of its own: [N, C * rows * columns, H, W] -> [K, C, rows, columns].
+
+    >>> import wisp
+    >>> from wisp.vision.ops import ps_roi_pool
+    >>> maps = wisp.arange(4.0).reshape(1, 4, 1, 1).expand(1, 4, 4, 4)
+    >>> ps_roi_pool(maps, [wisp.tensor([[0.0, 0.0, 3.0, 3.0]])], 2)
+    tensor([[[[0., 1.],
+              [2., 3.]]]])
+    """
+    rows, columns = (output_size,) * 2 if isinstance(output_size, int) else output_size
+    channels = _of_cells(input, rows, columns)
+    maps = input.reshape(len(input), channels, rows * columns, *input.shape[2:])
+    results = []
+    for number, *corners in _with_maps(boxes).tolist():
+        # halves are rounded away from 0, as by C
+        left, top, right, bottom = (int(value * spatial_scale + math.copysign(0.5, value)) for value in corners)
+
+        def ends(start, size, count, limit):
+            return [
+                tuple(min(max(place + start, 0), limit - 1) for place in (math.floor(i * size / count), math.ceil((i + 1) * size / count)))
+                for i in range(count)
+            ]
+
+        down = ends(top, max(bottom - top, 1), rows, maps.shape[3])
+        across = ends(left, max(right - left, 1), columns, maps.shape[4])
+        cells = [(*y, *x) for y in down for x in across]
+        means = [
+            maps[int(number), :, i, a:b, c:d].mean((1, 2)) if b > a and d > c else maps.new_zeros(channels)
+            for i, (a, b, c, d) in enumerate(cells)
+        ]
+        results.append(wisp.stack(means, 1).reshape(channels, rows, columns))
+    return wisp.stack(results) if results else input.new_zeros(0, channels, rows, columns)
+
+
+class PSRoIAlign(nn.Module):
+    """`ps_roi_align` as a layer."""
+
+    def __init__(self, output_size, spatial_scale, sampling_ratio):
+        super().__init__()
+        self.output_size, self.spatial_scale, self.sampling_ratio = output_size, spatial_scale, sampling_ratio
+
+    def forward(self, input, rois):
+        return ps_roi_align(input, rois, self.output_size, self.spatial_scale, self.sampling_ratio)
+
+
+class PSRoIPool(nn.Module):
+    """`ps_roi_pool` as a layer."""
+
+    def __init__(self, output_size, spatial_scale):
+        super().__init__()
+        self.output_size, self.spatial_scale = output_size, spatial_scale
+
+    def forward(self, input, rois):
+        return ps_roi_pool(input, rois, self.output_size, self.spatial_scale)
 
 
 class RoIPool(nn.Module):

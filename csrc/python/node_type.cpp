@@ -186,6 +186,20 @@ PyObject* get_attribute(PyObject* self, PyObject* name) {
     });
 }
 
+// With the names of what is saved, by which programs that draw graphs look.
+PyObject* list_attributes(PyObject* self, PyObject*) {
+    return guarded([&]() -> PyObject* {
+        Ref names(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__dir__", "O", self));
+        const Node& n = as_node(self);
+        if (n.context) return names.release();
+        const std::pair<const char*, int64_t> places[] = {
+            {"_saved_self", saved_input(n, 0)}, {"_saved_other", saved_input(n, 1)}, {"_saved_result", saved_result(n)}};
+        for (const auto& [name, place] : places)
+            if (place >= 0) Ref done(PyObject_CallMethod(names.get(), "append", "s", name));
+        return names.release();
+    });
+}
+
 PyObject* raw_saved_tensors(PyObject* self, void*) {
     return guarded([&]() -> PyObject* {
         Node& n = as_node(self);
@@ -213,10 +227,11 @@ PyGetSetDef getset[] = {{"next_functions", next_functions, nullptr, nullptr, nul
                         {"_raw_saved_tensors", raw_saved_tensors, nullptr, nullptr, nullptr},
                         {"_source", node_source, nullptr, "file and line of the forward call", nullptr},
                         {"_outputs", node_outputs, nullptr, "shape and dtype of the forward results", nullptr},
-                        {"_saved_bytes", saved_bytes, nullptr, nullptr, nullptr},
+                        {"_bytes_saved", saved_bytes, nullptr, nullptr, nullptr},
                         {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef methods[] = {
     {"name", node_name, METH_NOARGS, "name() -> str"},
+    {"__dir__", list_attributes, METH_NOARGS, nullptr},
     {"_sequence_nr", node_sequence, METH_NOARGS, nullptr},
     {"_hooks", node_hooks, METH_O, nullptr},
     {"register_hook", register_hook, METH_O, "register_hook(fn): fn(grad_inputs, grad_outputs) after the node has run"},

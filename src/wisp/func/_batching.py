@@ -10,7 +10,7 @@ need no rules of their own.
 import contextlib
 import functools
 import threading
-from types import SimpleNamespace
+from typing import NamedTuple
 
 import wisp
 from wisp import _core
@@ -26,6 +26,13 @@ _state = threading.local()
 
 class NotOneSample(RuntimeError):
     """Inside of vmap something was asked for that differs between samples (a number, a branch, a shape), or written to what they share."""
+
+
+class VmapInfo(NamedTuple):
+    """What the `vmap` of a custom Function is told of the vmap that runs."""
+
+    batch_size: int
+    randomness: str
 
 
 class Level:
@@ -370,7 +377,8 @@ def one_by_one(call, before=None):
 
 
 def _random(op, name, arguments, level, call=None):
-    if arguments.get("training", arguments.get("train", True)) is False:
+    training = arguments.get("training", arguments.get("train"))
+    if training is False or (training and arguments.get("p") in (0, 1)):  # dropout of nothing, or of all
         return NotImplemented if call is None else call(**{call.first: call.physical(call.input)})
     _check_draws(level)
     if arguments.get("out") is not None:
@@ -594,7 +602,7 @@ def _by_rule(name, rule, args, level):
     """The results of `rule(info, in_dims, *args)`, which works on the whole batch."""
     in_dims = tree_map(lambda a: 0 if is_batched(a, level.number) else None, tuple(args))
     values = tree_map(lambda a: a._physical if is_batched(a, level.number) else a, tuple(args))
-    info = SimpleNamespace(batch_size=level.size, randomness=level.randomness)
+    info = VmapInfo(level.size, level.randomness)
     returned = rule(info, in_dims, *values)
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise RuntimeError(f"Expected {name} to have two returns: the output and out_dims, got {returned}")

@@ -315,7 +315,7 @@ def collect(tensors, model=None, gradients=True, frame=None, names=(), shown=(),
         item.title = _forward_name(node.name())
         item.name = result_names.get(node, "")
         item.outputs = [(tuple(shape), dtype) for shape, dtype in node._outputs]
-        item.saved_bytes = node._saved_bytes
+        item.saved_bytes = node._bytes_saved
         item.saved = [f"{list(t.shape)} {str(t.dtype)[6:]}, {_size(t):,} bytes" for t in saved[node]]
         source, _, number = node._source.rpartition(":")
         if source:

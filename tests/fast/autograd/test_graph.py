@@ -136,6 +136,8 @@ def test_saved_tensors_by_name():
     result = x.exp()
     assert wisp.equal(result.grad_fn._saved_result, result) and result.grad_fn._saved_result.grad_fn is result.grad_fn
     assert (x**2).grad_fn._saved_self is x
+    assert {"_saved_self", "_saved_other"} <= set(dir(product.grad_fn)) and "_saved_result" in dir(x.exp().grad_fn)
+    assert not [name for name in dir((x + w).grad_fn) if name.startswith("_saved")]
     with pytest.raises(AttributeError, match="_saved_other"):
         result.grad_fn._saved_other
     result.sum().backward()

@@ -137,6 +137,15 @@ def test_ensemble():
     assert parameters["weight"].grad.shape == (4, 2, 3)
 
 
+@pytest.mark.parametrize("dropout", [F.dropout, F.dropout1d, F.alpha_dropout, F.feature_alpha_dropout])
+def test_dropout_that_draws_nothing(dropout):
+    x = wisp.arange(1.0, 17.0).reshape(2, 2, 4)
+    assert wisp.equal(vmap(lambda x: dropout(x, 0.0, True))(x), x) and wisp.equal(vmap(lambda x: dropout(x, 0.5, False))(x), x)
+    assert vmap(lambda x: dropout(x, 1.0, True))(x).abs().sum() == 0
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        vmap(lambda x: dropout(x, 0.5, True))(x)
+
+
 def test_randomness():
     ones = wisp.ones(4, 1000)
     with pytest.raises(RuntimeError, match="randomness error mode"):

@@ -1,5 +1,6 @@
 // From Python's values to the core's: numbers, sizes, dtypes, devices, lists of tensors; and tuples of results back.
 #include "../ops/ops.h"
+#include "overrides.h"
 #include "registry.h"
 #include "signature.h"
 #include "tensor_type.h"
@@ -10,7 +11,7 @@ bool is_number(PyObject* o) {
     if (PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o)) return true;
     if (is_tensor(o) || !o || PyUnicode_Check(o) || PyTuple_Check(o) || PyList_Check(o) || PyType_Check(o)) return false;
     PyNumberMethods* n = Py_TYPE(o)->tp_as_number;  // NumPy scalars; arrays have a length
-    return n && (n->nb_index || n->nb_float) &&
+    return n && (n->nb_index || n->nb_float) && !answers_calls(o) &&
            !(Py_TYPE(o)->tp_as_sequence && Py_TYPE(o)->tp_as_sequence->sq_length && PyObject_Size(o) >= 0) && (PyErr_Clear(), true);
 }
 

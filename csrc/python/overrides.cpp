@@ -160,6 +160,12 @@ PyObject* call_overridden(const char* method, PyObject* a, PyObject* b) {
     return dispatched ? hand_over(callable.get(), args, n, nullptr, dispatcher) : nullptr;
 }
 
+bool answers_calls(PyObject* o) {
+    static PyObject* const name = PyUnicode_InternFromString("__torch_function__");
+    PyObject* found = _PyType_Lookup(Py_TYPE(o), name);
+    return found && found != disabled;
+}
+
 PyObject* call_foreign(PyObject* callable, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
     if (!protocol) {
         Ref module(PyImport_ImportModule("wisp.overrides"));  // tells us its handler
@@ -168,6 +174,13 @@ PyObject* call_foreign(PyObject* callable, PyObject* const* args, Py_ssize_t n, 
     for (Py_ssize_t i = 0; i < all; i++)
         if (has_answering(args[i], true)) return hand_over(callable, args, n, kwnames);
     return nullptr;
+}
+
+PyObject* call_foreign(const char* method, PyObject* a, PyObject* b) {
+    if ((is_tensor(a) || !answers_calls(a)) && (is_tensor(b) || !answers_calls(b))) return nullptr;
+    PyObject* args[] = {a, b};
+    Ref callable(PyObject_GetAttrString(reinterpret_cast<PyObject*>(tensor_type), method));
+    return call_foreign(callable.get(), args, 2, nullptr);
 }
 
 }  // namespace wisp

@@ -17,5 +17,9 @@ PyObject* call_overridden(PyObject* callable, const char* name, PyObject* const*
 PyObject* call_overridden(const char* method, PyObject* a, PyObject* b);
 // For calls that fit no signature: whether an argument, or an item of a list or tuple, is no tensor and answers calls.
 PyObject* call_foreign(PyObject* callable, PyObject* const* args, Py_ssize_t n, PyObject* kwnames);
+// The same for number slots.
+PyObject* call_foreign(const char* method, PyObject* a, PyObject* b);
+// Whether an object that is no tensor answers calls: then it is no number either, even if it can be converted to one.
+bool answers_calls(PyObject* o);
 
 }  // namespace wisp

@@ -56,13 +56,19 @@ void profile(Profiled& profiled, const char* name, const char* suffix, PyObject*
 
 PyObject* call_by_name(const char* name, PyObject* a, PyObject* b);
 
+// Of an operand that is neither a tensor nor a number: its own answer, if its class answers calls.
+PyObject* foreign(const char* method, PyObject* a, PyObject* b) {
+    if (PyObject* answer = call_foreign(method, a, b)) return answer;
+    Py_RETURN_NOTIMPLEMENTED;
+}
+
 template <Pointwise op> PyObject* binary(PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         Arg x, y;
         if (!operand(a, x) || !operand(b, y)) {
             if (batching && (has_batched(a) || has_batched(b)))
                 return call_by_name(method_of(op, "").c_str(), a, b);  // Tensor.__add__(a, b)
-            Py_RETURN_NOTIMPLEMENTED;
+            return foreign(method_of(op, "").c_str(), a, b);
         }
         ANSWERED(op, "", a, b)
         Profiled profiled;
@@ -87,7 +93,7 @@ template <Pointwise op> PyObject* binary_inplace(PyObject* a, PyObject* b) {
             PyObject* args[] = {a, b};
             if (is_sparse(b)) return call_sparse((std::string(pointwise_info(op).name) + "_").c_str(), args, 2, nullptr);
             if (is_conjugate(b)) return pointwise_(op, as_tensor(a), Arg(resolve_conjugate(as_tensor(b)))).release();
-            Py_RETURN_NOTIMPLEMENTED;
+            return foreign(method_of(op, "_").c_str(), a, b);
         }
         ANSWERED(op, "_", a, b)
         Profiled profiled;
@@ -107,7 +113,7 @@ template <Pointwise op> PyObject* unary(PyObject* a) {
 }
 
 PyObject* call_by_name(const char* name, PyObject* a, PyObject* b) {
-    if (!(is_tensor(a) || is_number(a)) || !(is_tensor(b) || is_number(b))) Py_RETURN_NOTIMPLEMENTED;
+    if (!(is_tensor(a) || is_number(a)) || !(is_tensor(b) || is_number(b))) return guarded([&] { return foreign(name, a, b); });
     PyObject* args[] = {a, b};
     return guarded([&] { return call_operator(name, args, 2); });
 }
@@ -116,13 +122,13 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulo) {
     return call_by_name("pow", a, b);
 }
 PyObject* power_inplace(PyObject* a, PyObject* b, PyObject*) {
-    if (!is_tensor(b) && !is_number(b)) Py_RETURN_NOTIMPLEMENTED;
+    if (!is_tensor(b) && !is_number(b)) return guarded([&] { return foreign("pow_", a, b); });
     return PyObject_CallMethod(a, "pow_", "(O)", b);
 }
 PyObject* matrix_multiply(PyObject* a, PyObject* b) {
     if (!reads_as_tensor(a) || !reads_as_tensor(b)) {
         if (batching && (has_batched(a) || has_batched(b))) return call_by_name("matmul", a, b);
-        Py_RETURN_NOTIMPLEMENTED;
+        return guarded([&] { return foreign("matmul", a, b); });
     }
     if (autocast_users || profiling || overriding) return call_by_name("matmul", a, b);
     return guarded([&] { return matmul(as_tensor(a), as_tensor(b)).release(); });
@@ -186,21 +192,24 @@ PyObject* to_python_index(PyObject* a) {
     });
 }
 
+// By the numbers that Python gives its comparisons.
+constexpr Pointwise comparisons[] = {Pointwise::lt, Pointwise::le, Pointwise::eq, Pointwise::ne, Pointwise::gt, Pointwise::ge};
+
 PyObject* compare(PyObject* a, PyObject* b, int op) {
     return guarded([&]() -> PyObject* {
         Arg x, y;
         if (!operand(a, x) || !operand(b, y)) {
             // equality with an array is that of its elements
-            if ((op != Py_EQ && op != Py_NE) || !is_tensor(a) || !is_plain_array(b)) Py_RETURN_NOTIMPLEMENTED;
+            if ((op != Py_EQ && op != Py_NE) || !is_tensor(a) || !is_plain_array(b))
+                return foreign(method_of(comparisons[op], "").c_str(), a, b);
             const Tensor array = tensor_from_data(b, std::nullopt);
             return (op == Py_EQ ? eq(as_tensor(a), array) : ne(as_tensor(a), array)).release();
         }
-        static const Pointwise ops[] = {Pointwise::lt, Pointwise::le, Pointwise::eq, Pointwise::ne, Pointwise::gt, Pointwise::ge};
-        ANSWERED(ops[op], "", a, b)
+        ANSWERED(comparisons[op], "", a, b)
         Profiled profiled;
         if (profiling) [[unlikely]]
-            profile(profiled, pointwise_info(ops[op]).name, "", a, b);
-        return pointwise(ops[op], x, y).release();
+            profile(profiled, pointwise_info(comparisons[op]).name, "", a, b);
+        return pointwise(comparisons[op], x, y).release();
     });
 }
 

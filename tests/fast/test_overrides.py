@@ -157,3 +157,24 @@ assert type(x.as_subclass(wisp.Tensor)) is wisp.Tensor and type(x.clone()) is Mi
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+def test_an_object_that_answers_calls_is_no_number_even_if_it_can_become_one():
+    class Answers:
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return [func.__name__, *(type(arg).__name__ for arg in args)]
+
+        def __float__(self):
+            return 1.0
+
+    x, other = wisp.ones(3), Answers()
+    for name, answer in (("add", x + other), ("sub", x - other), ("pow", x**other), ("matmul", x @ other), ("lt", x < other)):
+        assert answer == [name, "Tensor", "Answers"]
+    assert (other * x) == ["mul", "Answers", "Tensor"] and (x == other)[0] == "eq"
+    x_ = x
+    x_ -= other
+    assert x_ == ["sub_", "Tensor", "Answers"]
+    for function in (wisp.add, wisp.pow, wisp.full_like, wisp.clamp):
+        assert function(x, other)[0] == function.__name__
+    assert float(other) == 1.0 and (x == object()) is False

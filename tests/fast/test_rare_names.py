@@ -335,3 +335,10 @@ def test_modules_are_wrapped_as_a_policy_says():
     wrapped, count = _recursive_wrap(model, policy, Wrapper, {model[2]}, set(), only_wrap_children=True)
     assert wrapped is model and count == 110
     assert [type(one).__name__ for one in model] == ["Wrapper", "ModuleList", "Linear"]
+
+
+def test_weights_of_int8_and_the_question_for_flash_attention():
+    x, weights, scales = wisp.ones(2, 3), wisp.ones(4, 3, dtype=wisp.int8), wisp.arange(4.0)
+    assert wisp._weight_int8pack_mm(x, weights, scales).tolist() == [[0.0, 3.0, 6.0, 9.0]] * 2
+    cuda = wisp.backends.cuda
+    assert cuda.can_use_flash_attention(cuda.SDPAParams(x, x, x, None, 0.0, False, False), True) is False

@@ -246,6 +246,49 @@ def rnn_relu_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     return (first + second).relu()
 
 
+_RECURRENT = "hx params has_biases num_layers dropout train bidirectional".split()
+
+
+def _recurrent(mode, name):
+    """A recurrent network as a function: of (input, hx, params, ..., batch_first), or of what a PackedSequence holds, (data, batch_sizes,
+    hx, params, ...)."""
+
+    def call(*args, **kwargs):
+        from wisp.nn.modules.rnn import run_layers
+
+        packed = "batch_sizes" in kwargs or (len(args) > 3 and isinstance(args[3], (tuple, list)))
+        names = ["data", "batch_sizes", *_RECURRENT] if packed else ["input", *_RECURRENT, "batch_first"]
+        given = {**dict(zip(names, args)), **kwargs}
+        if len(args) + len(kwargs) != 9 or set(given) != set(names):
+            raise TypeError(f"{name}() takes ({', '.join(names)}), got {len(args)} arguments{''.join(f', {key}=' for key in kwargs)}")
+        batch_first, directions = given.get("batch_first", False), 2 if given["bidirectional"] else 1
+        params, each = given["params"], len(given["params"]) // (given["num_layers"] * directions)
+
+        def weights_of(number):
+            weights = list(params[number * each : (number + 1) * each])
+            weights = weights if given["has_biases"] else [*weights[:2], None, None, *weights[2:]]
+            return [*weights, *[None] * (5 - len(weights))]  # the last is a projection
+
+        x = given["data"] if packed else given["input"]
+        state, sizes = tuple(given["hx"]) if mode == "LSTM" else (given["hx"],), given["batch_sizes"].tolist() if packed else None
+        rate = given["dropout"] if given["train"] else 0.0
+        x = x.transpose(0, 1) if batch_first else x
+        output, last = run_layers(mode, x, state, weights_of, sizes, given["num_layers"], directions, rate)
+        return (output.transpose(0, 1) if batch_first else output, *last)
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+lstm, gru = _recurrent("LSTM", "lstm"), _recurrent("GRU", "gru")
+rnn_tanh, rnn_relu = _recurrent("RNN_TANH", "rnn_tanh"), _recurrent("RNN_RELU", "rnn_relu")
+
+
+def _weight_int8pack_mm(input, mat2, scales):
+    """A product with the transpose of a matrix of int8, each of whose rows has its scale."""
+    return (input @ mat2.to(input.dtype).t()) * scales
+
+
 def _validate_sparse_compressed_tensor_args(compressed_indices, plain_indices, values, size, layout, check_pinning=None):
     """Refuse parts that make no compressed tensor of this layout."""
     wisp.sparse._validate_compressed(compressed_indices, plain_indices, values, size, layout)
@@ -303,6 +346,11 @@ FUNCTIONS = [
     gru_cell,
     rnn_tanh_cell,
     rnn_relu_cell,
+    lstm,
+    gru,
+    rnn_tanh,
+    rnn_relu,
+    _weight_int8pack_mm,
     _validate_sparse_compressed_tensor_args,
     _validate_sparse_coo_tensor_args,
     nuclear_norm,

@@ -1,5 +1,6 @@
 """Switches and facts of the backends, under PyTorch's names; each is a module (`import torch.backends.cudnn as cudnn`)."""
 
+import collections as _collections
 import contextlib as _contextlib
 import sys as _sys
 import types as _types
@@ -123,6 +124,7 @@ cuda = _module(
     mem_efficient_sdp_enabled=_no,
     cudnn_sdp_enabled=_no,
     math_sdp_enabled=lambda: True,
+    SDPAParams=_collections.namedtuple("SDPAParams", "query key value attn_mask dropout is_causal enable_gqa"),
     can_use_flash_attention=lambda *a, **k: False,
     can_use_efficient_attention=lambda *a, **k: False,
     preferred_linalg_library=lambda *a: "default",

@@ -168,3 +168,28 @@ def test_the_list_of_weights_can_be_given():
     layer._flat_weights = other._flat_weights
     x = wisp.rand(4, 1, 2)
     assert layer.weight_hh_l0 is other.weight_hh_l0 and wisp.equal(layer(x)[0], other(x)[0])
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("options", [{}, {"bias": False, "batch_first": True}, {"num_layers": 2, "bidirectional": True}])
+def test_networks_are_functions_too(kind, options):
+    module = getattr(nn, kind)(3, 4, **options)
+    function = {"LSTM": wisp.lstm, "GRU": wisp._VF.gru, "RNN": wisp.rnn_tanh}[kind]
+    x, rows = wisp.randn(5, 5, 3), module.num_layers * (1 + module.bidirectional)
+    state = tuple(wisp.randn(rows, 5, 4) for _ in range(2 if kind == "LSTM" else 1))
+    hx = state if kind == "LSTM" else state[0]
+    rest = (module._flat_weights, module.bias, module.num_layers, 0.0, True, module.bidirectional)
+    expected, last = module(x, hx)
+    output, *states = function(x, hx, *rest, module.batch_first)
+    assert wisp.equal(output, expected) and all(map(wisp.equal, states, last if kind == "LSTM" else [last]))
+    packed = nn.utils.rnn.pack_padded_sequence(x, [5, 4, 2, 2, 1])
+    expected, _ = module(packed, hx)
+    assert wisp.equal(function(packed.data, packed.batch_sizes, hx, *rest)[0], expected.data)
+
+
+def test_a_network_as_a_function_has_projections():
+    module, x, hx = nn.LSTM(3, 4, proj_size=2), wisp.randn(5, 1, 3), (wisp.zeros(1, 1, 2), wisp.zeros(1, 1, 4))
+    output = wisp.lstm(x, hx, module._flat_weights, True, 1, 0.0, False, False, batch_first=False)[0]
+    assert wisp.equal(output, module(x)[0])
+    with pytest.raises(TypeError, match=r"lstm\(\) takes \(input, hx, params"):
+        wisp.lstm(x, hx, module._flat_weights)

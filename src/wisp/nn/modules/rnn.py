@@ -71,6 +71,27 @@ def _run_autocast(mode, x, state, weights, batch_sizes, reverse):
     return output.to(dtype), tuple(part.to(dtype) for part in last)
 
 
+def run_layers(mode, x, state, weights_of, batch_sizes, num_layers, directions, dropout):
+    """All layers and directions; `weights_of(number)` gives the five weights of one, of which some may be None.
+
+    `x` is as for `run_layer`; `state` is a tuple of (layers x directions, N, hidden), or of None for zeros.
+    """
+    number = num_layers * directions
+    parts = list(zip(*((None,) * number if part is None else part.unbind(0) for part in state)))
+    last = []
+    for layer in range(num_layers):
+        outputs = []
+        for direction in range(directions):
+            number = layer * directions + direction
+            output, final = run_layer(mode, x, parts[number], weights_of(number), batch_sizes, reverse=direction == 1)
+            outputs.append(output)
+            last.append(final)
+        x = outputs[0] if directions == 1 else wisp.cat(outputs, -1)
+        if dropout > 0 and layer < num_layers - 1:
+            x = F.dropout(x, dropout, True)
+    return x, tuple(wisp.stack(part) for part in zip(*last))
+
+
 class RNNBase(Module):
     """What RNN, LSTM and GRU share: parameters, layers, directions, and the forms of input."""
 
@@ -285,22 +306,8 @@ class RNNBase(Module):
 
     def _run(self, x, state, batch_sizes):
         """All layers and directions."""
-        directions = 2 if self.bidirectional else 1
-        # One state per layer and direction.
-        number = self.num_layers * directions
-        parts = list(zip(*((None,) * number if part is None else part.unbind(0) for part in state)))
-        last = []
-        for layer in range(self.num_layers):
-            outputs = []
-            for direction in range(directions):
-                number = layer * directions + direction
-                output, final = run_layer(self.mode, x, parts[number], self._weights_of(number), batch_sizes, reverse=direction == 1)
-                outputs.append(output)
-                last.append(final)
-            x = outputs[0] if directions == 1 else wisp.cat(outputs, -1)
-            if self.dropout > 0 and self.training and layer < self.num_layers - 1:
-                x = F.dropout(x, self.dropout, True)
-        return x, tuple(wisp.stack(part) for part in zip(*last))
+        dropout = self.dropout if self.training else 0.0
+        return run_layers(self.mode, x, state, self._weights_of, batch_sizes, self.num_layers, 2 if self.bidirectional else 1, dropout)
 
     def extra_repr(self):
         return f"{self.input_size}, {self.hidden_size}" + _unusual(

@@ -402,7 +402,7 @@ class Finder:
         module = _OLD_MODULES.get(module, module)
         name = _OLD_NAMES.get(f"{module} {name}", name)
         if module == "wisp" or module.startswith("wisp."):
-            module = "torch" + module[4:]
+            module = ("torchvision" + module[11:]) if module.startswith("wisp.vision.") else "torch" + module[4:]
         if self.collect:
             self.named.append(f"{module}.{name}")
         known = _NAMES.get(f"{module} {name}")
@@ -516,6 +516,8 @@ def _of_a_model(module, name):
         if operator is not None and not name.startswith("_"):
             return operator, None
         module = "wisp" + module[5:]
+    if module.startswith(("torchvision.models.", "torchvision.ops.")):
+        module = _of_vision(module)
     if f"{module} {name}" == "builtins getattr":  # by which Python 3.11.0 to 3.11.3 write an enum's member
         return getattr, _member
     if f"{module} {name}" == "functools partial":
@@ -548,6 +550,19 @@ def _of_a_model(module, name):
     if isinstance(kind, types.FunctionType) and (kind.__module__, kind.__qualname__) == (module, name) and _may_be_held(module):
         return kind, None  # an activation or a hook that a model holds; the file itself may not call it
     return _of_the_program(kind) or (kind, None) if _is_own(kind) else None
+
+
+def _of_vision(module):
+    """Our module behind one of torchvision's; it is imported, as by PyTorch. The layers of all `ops` are in one place."""
+    if module == "torchvision.models.mobilenetv3":  # whose blocks are made otherwise here
+        return ""
+    module = "wisp.vision" + module.removeprefix("torchvision")
+    try:
+        importlib.import_module(module)
+    except (ImportError, ValueError):
+        module = "wisp.vision.ops" if module.startswith("wisp.vision.ops.") else module
+        importlib.import_module("wisp.vision.ops")
+    return module
 
 
 def _may_be_held(module):

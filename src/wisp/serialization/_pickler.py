@@ -63,6 +63,17 @@ _THEIR_MODULES = {
     "wisp.optim._muon": "torch.optim",
     "wisp.optim._lr_base": "torch.optim.lr_scheduler",
     "wisp.optim._lr_cycles": "torch.optim.lr_scheduler",
+    "wisp.vision.ops.layers": "torchvision.ops.misc",
+}
+_THEIR_LAYERS = {
+    "wisp.vision.models.mobilenet InvertedResidual": "torchvision.models.mobilenetv2",
+    "wisp.vision.models.mobilenet MobileNetV2": "torchvision.models.mobilenetv2",
+    "wisp.vision.ops.layers DropBlock2d": "torchvision.ops.drop_block",
+    "wisp.vision.ops.layers PSRoIAlign": "torchvision.ops.ps_roi_align",
+    "wisp.vision.ops.layers PSRoIPool": "torchvision.ops.ps_roi_pool",
+    "wisp.vision.ops.layers RoIAlign": "torchvision.ops.roi_align",
+    "wisp.vision.ops.layers RoIPool": "torchvision.ops.roi_pool",
+    "wisp.vision.ops.layers StochasticDepth": "torchvision.ops.stochastic_depth",
 }
 _GLOBALS = type, types.FunctionType, type(wisp.relu)
 # What PyTorch's modules have besides, which keep no hooks until there is one here.
@@ -74,6 +85,9 @@ _HOOKS = """
 def _their_name(value):
     """The name in PyTorch of a layer, an optimizer or an operator, so that it finds them in our files; else the value."""
     module = value.__module__
+    if isinstance(module, str) and module.startswith(("wisp.vision.models.", "wisp.vision.ops.")):
+        theirs = _THEIR_MODULES.get(module, "torchvision" + module[11:])
+        return _named(_THEIR_LAYERS.get(f"{module} {value.__qualname__}", theirs), value.__qualname__)
     if module != "wisp" and not (isinstance(module, str) and module.startswith(("wisp.nn.", "wisp.optim"))):
         return value
     return _named(_THEIR_MODULES.get(module, "torch" + module[4:]), value.__qualname__)

@@ -313,6 +313,8 @@ def test_check_says_what_it_did_not_see(tmp_path):
 def test_the_end_of_a_program_is_told_as_python_tells_it(tmp_path):
     result = run_script(tmp_path, "import torch\nin_channels = 3\nprint(in_channel)\n")
     assert result.returncode == 1 and "Did you mean: 'in_channels'?" in result.stderr and "run.py" not in result.stderr
+    result = run_script(tmp_path, "import torch\nprint((1)\n")
+    assert "SyntaxError" in result.stderr and "program.py" in result.stderr and "Traceback" not in result.stderr
     hook = "import sys\nsys.excepthook = lambda kind, error, trace: print(kind.__name__, error, trace.tb_lineno)\n"
     result = run_script(tmp_path, hook + "import torch\nraise ValueError('seen')\n")
     assert result.returncode == 1 and result.stdout == "ValueError seen 4\n" and "Traceback" not in result.stderr

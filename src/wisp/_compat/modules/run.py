@@ -32,7 +32,9 @@ def _report(error):
     world = sys.modules.get("wisp.distributed._world")
     if world is not None:
         world.fail()  # the other ranks must not be waited for
-    trace = _own_lines(error.__traceback__) or error.__traceback__
+    trace = _own_lines(error.__traceback__)
+    if trace is None and not isinstance(error, SyntaxError):  # which says its place itself
+        trace = error.__traceback__
     # as Python ends a program: a hook that the program put there is called, and Python's own says "Did you mean"
     sys.excepthook(type(error), error.with_traceback(trace), trace)
     text = missing.explain(error)

@@ -167,6 +167,10 @@ def test_jit_compile_and_distributed(tmp_path):
 import os, torch, torch.nn as nn, torch.distributed as dist
 import torch._dynamo
 torch._dynamo.config.suppress_errors = True
+torch._dynamo.config.cache_size_limit = max(torch._dynamo.config.cache_size_limit, 64)
+with torch._dynamo.config.patch(verbose=True, cache_size_limit=1):
+    pass
+assert torch._dynamo.config.cache_size_limit == 64 and not torch._dynamo.config.verbose.anything
 torch.set_float32_matmul_precision("high")
 @torch.jit.script
 def f(x):

@@ -3,7 +3,6 @@
 import contextlib as _contextlib
 import types as _types
 
-
 # Numbers that programs raise from what they are: max(config.cache_size_limit, 64).
 _LIMITS = {"cache_size_limit": 8, "recompile_limit": 8, "accumulated_cache_size_limit": 256, "accumulated_recompile_limit": 256}
 

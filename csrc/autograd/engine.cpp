@@ -627,6 +627,10 @@ TensorList run_backward(const BackwardRequest& request) {
     Profiled profiled;
     if (profiling) [[unlikely]]
         profiled.begin(EventKind::backward, "backward", "", nullptr, 0);
+    for (const Tensor& input : request.inputs)
+        if (!input) throw RuntimeError("all inputs have to be Tensors or GradientEdges, but got NoneType");
+    for (const Tensor& root : request.roots)
+        if (!root) throw RuntimeError("the outputs have to be Tensors or GradientEdges, but got NoneType");
     // Tangents of the gradients need formulas that can be differentiated.
     const bool forward = forward_visible();
     Task task{request.create_graph || forward, request.retain_graph, request.accumulate, !request.inputs.empty(), {}, {}, {}, {}, {}};

@@ -399,7 +399,14 @@ void save(Node& node, const Tensor& t, bool written) {
     if (saved_hooks_active() && !node.forward && !t->wrapped_number) pack_saved(s);
 }
 
-Tensor Backward::saved(int i) const { return unpack_saved(node, i, create_graph); }
+Tensor Backward::saved(int i) const {
+    if (node.released || !node.saved[i].packed) [[likely]]
+        return unpack_saved(node, i, create_graph);
+    // A closure may ask more than once, the hook is asked once: its answer may cost a computation or a copy.
+    if (int(unpacked.size()) <= i) unpacked.resize(i + 1);
+    if (!unpacked[i]) unpacked[i] = unpack_saved(node, i, create_graph);
+    return unpacked[i];
+}
 
 Tensor unpack_saved(Node& node, int64_t i, bool with_history) {
     if (node.released)

@@ -168,6 +168,7 @@ struct Backward {
     // gradient already, if that can be written to, so that many parts of a large tensor do not cost its size each. False: not done.
     bool add_part(const Layout& part);
     Tensor* arrived = nullptr;
+    mutable std::vector<Tensor> unpacked;  // what hooks answered, by the saved tensor's number
 };
 
 // A closure that takes a batch of gradients at once, for the inputs whose bits are in `edges`. Any other gets them one by one.

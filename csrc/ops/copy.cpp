@@ -207,7 +207,7 @@ static void zero_values(const Tensor& t) {
 }
 
 Tensor fill_(const Tensor& self, const Scalar& value) {
-    if (value.is_complex() && !is_complex(self.dtype()) && value.to_complex().imag() != 0)
+    if (value.is_complex() && !is_complex(self.dtype()) && self.dtype() != DType::boolean && value.to_complex().imag() != 0)
         throw RuntimeError("fill_: value ", value, " cannot be converted to type ", self.dtype(), " without overflow");
     const bool recording = grad_enabled() && self.requires_grad();
     check_inplace(self, "fill_", recording, true);

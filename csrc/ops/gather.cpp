@@ -36,7 +36,8 @@ void check_range(const Tensor& index, int64_t size, int64_t dim, bool wrap, cons
     const std::string text =
         str(name, "(): index ", item(select(once, 0, at)).to_int(), " is out of bounds for dimension ", dim, " with size ", size);
     // as PyTorch has it
-    if (std::strcmp(name, "index_add") == 0 || std::strstr(name, "scatter") || std::strstr(name, "gather")) throw RuntimeError(text);
+    if (std::strstr(name, "scatter") || std::strstr(name, "gather")) throw RuntimeError(text);
+    if (std::strcmp(name, "index_add") == 0) throw IndexError("index out of range in self (", text, ")");
     throw IndexError(text);
 }
 
@@ -530,6 +531,18 @@ static Tensor index_fill_number(const Tensor& x, int64_t dim, const Tensor& inde
     return index_fill_any(x, dim, index, scalar_tensor(value, x.dtype()), in_place, true);
 }
 
+static Tensor index_reduce(const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, const std::string& reduce,
+                           bool include_self) {
+    dim = wrap_dim(dim, x.dim());
+    Tensor at = index;
+    if (x.dim() > 1) {
+        Dims shape(x.dim(), 1);
+        shape[dim] = index.numel();
+        at = expand(view(index, shape), source.sizes());
+    }
+    return whole("IndexReduceBackward0", {x, source}, [&] { return scatter_reduce(x, dim, at, source, reduce, include_self); });
+}
+
 static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::optional<int64_t> given) {
     if (indices.dtype() != DType::i64)
         throw RuntimeError("torch.take_along_dim(): dtype of indices should be Long but got ", type_name(indices.dtype()));
@@ -618,10 +631,17 @@ static const Operators operators = {
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
          return scatter_reduce(x, dim, index, source, reduce, include_self);
      },
-     function | method | inplace,
+     function | method,
      R"(A copy in which `src` is combined by "sum", "prod", "mean", "amax" or "amin" at the places that `index` names.
         >>> wisp.scatter_reduce(wisp.zeros(2), 0, wisp.tensor([0, 0]), wisp.tensor([1.0, 3.0]), "amax")
         tensor([3., 0.]))"},
+    {"scatter_reduce_(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
+         check_apart(x, index, "scatter_reduce_"), check_apart(x, source, "scatter_reduce_");
+         assign_inplace(x, scatter_reduce(x, dim, index, source, reduce, include_self), "scatter_reduce_");
+         return x;
+     },
+     method},
     {"index_select(Tensor input, int dim, Tensor index, *, Tensor? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index) { return index_select(x, dim, index); }, stored | function | method,
      R"(The slices that `index` names, along a dimension.
@@ -650,19 +670,19 @@ static const Operators operators = {
     {"index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, "
      "Tensor? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
-         dim = wrap_dim(dim, x.dim());
-         Tensor at = index;
-         if (x.dim() > 1) {
-             Dims shape(x.dim(), 1);
-             shape[dim] = index.numel();
-             at = expand(view(index, shape), source.sizes());
-         }
-         return whole("IndexReduceBackward0", {x, source}, [&] { return scatter_reduce(x, dim, at, source, reduce, include_self); });
+         return index_reduce(x, dim, index, source, reduce, include_self);
      },
-     function | method | inplace,
+     function | method,
      R"(A copy in which slices are combined with those of `source` by "prod", "mean", "amax" or "amin".
         >>> wisp.index_reduce(wisp.ones(2), 0, wisp.tensor([0, 0]), wisp.tensor([2.0, 3.0]), "prod")
         tensor([6., 1.]))"},
+    {"index_reduce_(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)",
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
+         check_apart(x, index, "index_reduce_"), check_apart(x, source, "index_reduce_");
+         assign_inplace(x, index_reduce(x, dim, index, source, reduce, include_self), "index_reduce_");
+         return x;
+     },
+     method},
     {"take_along_dim(Tensor input, Tensor indices, int? dim=None, *, Tensor? out=None)",
      [](const Tensor& x, const Tensor& indices, std::optional<int64_t> dim) { return take_along_dim(x, indices, dim); }, function | method,
      R"(Elements picked along a dimension, with broadcasting.

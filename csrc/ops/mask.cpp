@@ -72,6 +72,7 @@ Tensor take(const Tensor& x, const Tensor& given) {
 }
 static Tensor put(const Tensor& x, const Tensor& given, const Tensor& source, bool accumulate) {
     if (!accumulate) alert_undetermined("put_");
+    if (given.dtype() != DType::i64) throw RuntimeError("put_(): Expected a long tensor for index, but got ", type_name(given.dtype()));
     const Tensor at = as_index(given, "put_");
     if (at.numel() != source.numel())
         throw IndexError(
@@ -98,7 +99,9 @@ static Tensor filler(const Tensor& x, const Tensor& mask, const Arg& value) {
         throw RuntimeError("masked_fill only supports a 0-dimensional value tensor, but got tensor with ", value.tensor->dim(),
                            " dimension(s).");
     const bool complex = value.tensor ? is_complex(value.tensor->dtype()) : value.number.is_complex();
-    if (complex && !is_complex(x.dtype())) throw RuntimeError("value cannot be converted to type ", x.dtype(), " without overflow");
+    if (complex && !is_complex(x.dtype()) && x.dtype() != DType::boolean &&
+        (value.tensor ? item(*value.tensor) : value.number).to_complex().imag() != 0)
+        throw RuntimeError("value cannot be converted to type ", x.dtype(), " without overflow");
     if (value.tensor) return to(*value.tensor, x.dtype());
     check_fits(value.number, x.dtype());
     return scalar_tensor(value.number, x.dtype());

@@ -586,6 +586,7 @@ static const Operators operators = {
     {"squeeze(Tensor input, int... dim)", [](const Tensor& t, Dims d) { return squeeze(t, d, "SqueezeBackward2"); }, method},
     {"squeeze_(Tensor input)", [](const Tensor& t) { return become(t, squeeze(t)); }, stored | method},
     {"squeeze_(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return become(t, squeeze(t, {d}, "SqueezeBackward4")); }, method},
+    {"squeeze_(Tensor input, int... dim)", [](const Tensor& t, Dims d) { return become(t, squeeze(t, d, "SqueezeBackward5")); }, method},
     {"squeeze_(Tensor input, int[] dim)", [](const Tensor& t, Dims d) { return become(t, squeeze(t, d, "SqueezeBackward5")); }, method},
     {"unsqueeze(Tensor input, int dim)", [](const Tensor& t, int64_t d) { return unsqueeze(t, d); }, function | method | makes_view,
      R"(A new dimension of size 1, as a view.

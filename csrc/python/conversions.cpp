@@ -1,5 +1,6 @@
 // From Python's values to the core's: numbers, sizes, dtypes, devices, lists of tensors; and tuples of results back.
 #include "../ops/ops.h"
+#include "numpy_array.h"
 #include "overrides.h"
 #include "registry.h"
 #include "signature.h"
@@ -10,7 +11,8 @@ namespace wisp {
 bool is_number(PyObject* o) {
     if (PyFloat_Check(o) || PyLong_Check(o) || PyComplex_Check(o)) return true;
     if (is_tensor(o) || !o || PyUnicode_Check(o) || PyTuple_Check(o) || PyList_Check(o) || PyType_Check(o)) return false;
-    PyNumberMethods* n = Py_TYPE(o)->tp_as_number;  // NumPy scalars; arrays have a length
+    if (is_plain_array(o)) return false;            // one without dimensions too
+    PyNumberMethods* n = Py_TYPE(o)->tp_as_number;  // NumPy scalars
     return n && (n->nb_index || n->nb_float) && !answers_calls(o) &&
            !(Py_TYPE(o)->tp_as_sequence && Py_TYPE(o)->tp_as_sequence->sq_length && PyObject_Size(o) >= 0) && (PyErr_Clear(), true);
 }

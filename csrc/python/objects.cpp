@@ -323,6 +323,32 @@ PyMethodDef generator_methods[] = {
          return other;
      },
      METH_NOARGS, "clone_state() -> Generator with the same state"},
+    {"__reduce__",
+     [](PyObject* self, PyObject*) -> PyObject* {
+         Ref state(PyObject_CallMethod(self, "get_state", nullptr));
+         Ref device(PyObject_GetAttrString(self, "device"));
+         if (!state.get() || !device.get()) return nullptr;
+         return Py_BuildValue("O(O)(KOO)", Py_TYPE(self), device.get(), generator_of(self).seed, Py_None, state.get());
+     },
+     METH_NOARGS, nullptr},
+    {"__setstate__",  // PyTorch's (seed, offset, state); numbers go on from the seed where the state is not one of ours
+     [](PyObject* self, PyObject* given) -> PyObject* {
+         PyObject *seed, *offset, *state;
+         if (!PyTuple_Check(given) || !PyArg_ParseTuple(given, "OOO", &seed, &offset, &state)) {
+             PyErr_SetString(PyExc_TypeError, "the state of a Generator is a tuple of a seed, an offset and a tensor");
+             return nullptr;
+         }
+         uint64_t value;
+         if (!seed_from(seed, value)) return nullptr;
+         generator_of(self) = {value, 0};
+         if (is_tensor(state)) {
+             const Tensor& bytes = Tensor::borrow(as_tensor_object(state));
+             if (bytes.dtype() == DType::u8 && bytes.numel() == int64_t(sizeof(Generator)) && bytes.is_contiguous())
+                 std::memcpy(&generator_of(self), bytes.data(), sizeof(Generator));
+         }
+         Py_RETURN_NONE;
+     },
+     METH_O, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 PyGetSetDef generator_getset[] = {{"device", [](PyObject*, void*) { return device_object(Device{}); }, nullptr, nullptr, nullptr},
                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};

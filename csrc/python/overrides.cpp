@@ -120,7 +120,7 @@ PyObject* call_overridden(PyObject* callable, const char* name, PyObject* const*
     const bool modes = *name != '_' || (private_seen && std::any_of(args, args + count, is_tensor));
     if (wanted(modes, args, count))
         if (PyObject* result = hand_over(callable, args, n, kwnames)) return result;
-    return wrapper_classes && *name != '_' && any_dispatches(args, count) ? hand_over(callable, args, n, kwnames, dispatcher) : nullptr;
+    return wrapper_classes && any_dispatches(args, count) ? hand_over(callable, args, n, kwnames, dispatcher) : nullptr;
 }
 
 bool is_wrapper(const Tensor& t) { return t && wrapper_classes && dispatches(Py_TYPE(t.object())); }

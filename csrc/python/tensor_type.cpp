@@ -68,6 +68,8 @@ template <Pointwise op> PyObject* binary(PyObject* a, PyObject* b) {
         if (!operand(a, x) || !operand(b, y)) {
             if (batching && (has_batched(a) || has_batched(b)))
                 return call_by_name(method_of(op, "").c_str(), a, b);  // Tensor.__add__(a, b)
+            if constexpr (op == Pointwise::div)  // the one operator of which PyTorch's form takes an array on the left
+                if (is_plain_array(a) && reads_as_tensor(b)) return PyNumber_Multiply(Ref(reciprocal(as_tensor(b)).release()).get(), a);
             return foreign(method_of(op, "").c_str(), a, b);
         }
         ANSWERED(op, "", a, b)
@@ -199,10 +201,13 @@ PyObject* compare(PyObject* a, PyObject* b, int op) {
     return guarded([&]() -> PyObject* {
         Arg x, y;
         if (!operand(a, x) || !operand(b, y)) {
-            // equality with an array is that of its elements
+            // equality with an array is that of its elements, if they are numbers
             if ((op != Py_EQ && op != Py_NE) || !is_tensor(a) || !is_plain_array(b))
                 return foreign(method_of(comparisons[op], "").c_str(), a, b);
-            const Tensor array = tensor_from_data(b, std::nullopt);
+            Tensor array;
+            try {
+                array = tensor_from_data(b, std::nullopt);
+            } catch (const TypeError&) { Py_RETURN_NOTIMPLEMENTED; }
             return (op == Py_EQ ? eq(as_tensor(a), array) : ne(as_tensor(a), array)).release();
         }
         ANSWERED(comparisons[op], "", a, b)

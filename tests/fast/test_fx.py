@@ -338,3 +338,10 @@ def test_assert_of_a_traced_value_is_a_step():
     assert module(wisp.ones(3)).tolist() == [2, 2, 2]
     with pytest.raises(AssertionError, match="three, please"):
         module(wisp.ones(4))
+
+
+@pytest.mark.parametrize("function", [lambda x: x[0], lambda x: x[:, 1:], lambda x: wisp.einsum("ij,kj->ik", x, x), F.normalize])
+def test_make_fx_of_indices_and_functions_in_python(function):
+    x = wisp.arange(6.0).reshape(2, 3)
+    graph = fx.experimental.proxy_tensor.make_fx(function)(x)
+    assert wisp.equal(graph(x + 1), function(x + 1)) and len(graph.graph.nodes) > 2

@@ -138,3 +138,14 @@ def test_what_makes_no_masked_tensor():
             wisp.masked.masked_tensor(*bad)
     with pytest.warns(UserWarning, match="not recommended"):
         wisp.masked.masked_tensor(data.requires_grad_(), mask)
+
+
+def test_between_layouts():
+    x = masked_tensor(wisp.arange(6.0).reshape(2, 3), wisp.tensor([[True, False, True], [False, True, False]]))
+    for sparse, layout in ((x.to_sparse_coo(), wisp.sparse_coo), (x.to_sparse_csr(), wisp.sparse_csr)):
+        assert sparse.get_data().layout is layout is sparse.get_mask().layout and not sparse.is_quantized
+        assert sparse.sum().item() == x.sum().item() == 6.0
+        back = sparse.to_dense()
+        assert wisp.equal(back.get_mask(), x.get_mask()) and back.to_tensor(-1).tolist() == x.to_tensor(-1).tolist()
+    truth = masked_tensor(wisp.tensor([True, False]), wisp.tensor([True, False]))
+    assert truth.all().item() is True and truth.any().item() is True

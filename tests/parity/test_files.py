@@ -455,3 +455,45 @@ def test_absent_dtypes_are_named():
     stream.seek(0)
     with pytest.raises(pickle.UnpicklingError, match="which Wisp does not read"):
         wisp.load(stream)
+
+
+@pytest.mark.parametrize("make", [lambda z: z.conj(), lambda z: z.conj().imag, lambda z: z])
+def test_lazy_views_in_old_files_and_pickles(make):
+    expected = make(torch.tensor([1 + 2j, 3 - 1j]))
+    file = io.BytesIO()
+    torch.save({"x": expected, "plain": torch.arange(3.0)}, file, _use_new_zipfile_serialization=False)
+    file.seek(0)
+    loaded = wisp.load(file)
+    assert loaded["x"].tolist() == expected.tolist() and loaded["plain"].tolist() == [0.0, 1.0, 2.0]
+
+
+PICKLED = """
+import pickle, sys
+import torch
+x = pickle.loads(bytes.fromhex(sys.argv[1]))
+assert "wisp" in torch.__file__
+print(x["conj"].tolist(), x["coo"].to_dense().tolist(), x["csr"].to_dense().tolist(), x["generator"].initial_seed(), x["p"].kept)
+"""
+
+
+def test_pickles_of_pytorchs(tmp_path):
+    import subprocess
+    import sys
+
+    p = torch.nn.Parameter(torch.ones(1))
+    p.kept = 3
+    eye = torch.eye(2)
+    parts = {"conj": torch.tensor([1 + 2j]).conj(), "coo": eye.to_sparse(), "csr": eye.to_sparse_csr(), "p": p}
+    data = pickle.dumps({**parts, "generator": torch.Generator().manual_seed(5)})
+    (tmp_path / "read.py").write_text(PICKLED)
+    command = [sys.executable, "-m", "wisp", "run", str(tmp_path / "read.py"), data.hex()]
+    done = subprocess.run(command, capture_output=True, text=True)
+    square = [[1.0, 0.0], [0.0, 1.0]]
+    assert done.stdout.strip() == f"{[1 - 2j]} {square} {square} 5 3", done.stderr
+
+
+def test_generators_in_files():
+    file = io.BytesIO()
+    torch.save({"generator": torch.Generator().manual_seed(5)}, file)
+    file.seek(0)
+    assert wisp.load(file, weights_only=False)["generator"].initial_seed() == 5

@@ -3,6 +3,7 @@
 import math
 
 from wisp import _core, return_types
+from wisp._composites.reduce import into
 
 
 def angle(input, *, out=None):
@@ -17,7 +18,7 @@ def angle(input, *, out=None):
 
         return call("angle", input, out=out)
     result = _core._whole("AngleBackward0", _angle, input)
-    return result if out is None else out.copy_(result)
+    return into(out, result)
 
 
 def _angle(input):
@@ -53,9 +54,7 @@ def frexp(input, *, out=None):
     mantissa = _core._whole("FrexpBackward0", lambda x: _scaled(x, -exponent), input)
     result = _Frexp((mantissa, exponent.to(_core.int32)))
     if out is not None:
-        for target, value in zip(out, result):
-            target.copy_(value)
-        return _Frexp(out)
+        return _Frexp(into(target, value) for target, value in zip(out, result))
     return result
 
 
@@ -67,7 +66,7 @@ def mvlgamma(input, p, *, out=None):
     if p < 1:
         raise RuntimeError(f"p has to be greater than or equal to 1, got {p}")
     result = _core._whole("MvlgammaBackward0", _mvlgamma, input, p)
-    return result if out is None else out.copy_(result)
+    return into(out, result)
 
 
 def _mvlgamma(input, p):

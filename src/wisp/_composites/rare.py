@@ -201,6 +201,8 @@ def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=
 
     like = wisp.empty(0, dtype=dtype)
     needed = size * like.element_size()
+    if shared:
+        open(filename, "ab").close()  # a new one, if there is none
     if os.path.getsize(filename) < needed:
         if not shared:
             raise RuntimeError(f"from_file: {filename} has fewer than the {needed} bytes of {size} elements")

@@ -204,6 +204,21 @@ class Tangents(_MadeOperator):
         return [wisp.zeros_like(part.primal) if part.tangent is None else part.tangent for part in parts]
 
 
+class _Inner(_MadeOperator):
+    """An operator of the core that a function of Python calls, whose name it has but for the underscore."""
+
+    def __init__(self, function):
+        super().__init__(function.__name__.removeprefix("_"))
+        self._function = function
+
+    def __call__(self, *args, **kwargs):
+        return self._function(*args, **kwargs)
+
+
+# Those that compute a result by themselves; what other inner operators call is seen.
+_INNER = {"_einsum", "_tensordot", "_chain_matmul", "_block_diag", "_prelu_kernel"}
+
+
 class NodeBackward(_MadeOperator):
     """The backward of a node of the core, whose incoming gradients are of such a class."""
 
@@ -463,6 +478,10 @@ def _dispatch(function, args, kwargs):
     name = function.__name__
     facts = getattr(function, "_facts", ())
     if _off or name in _UNSEEN or "shape_only" in facts:
+        return _dispatch
+    if name in _INNER:
+        return run(_Inner(function), args, kwargs)
+    if name[0] == "_" != name[1]:
         return _dispatch
     decomposed = _DECOMPOSED.get(name)
     if decomposed is not None:

@@ -188,6 +188,11 @@ class _AllowMutationOnSavedContext:
             )
         return self.cloned[handle] if handle in self.cloned else self.original[handle]
 
+    def clear(self):
+        """Forget all tensors."""
+        for kept in (self.original, self.cloned, self.tid_to_weakhandle):
+            kept.clear()
+
     def before_change(self, tensor):
         """Copy what is saved of the memory that is about to be written to."""
         place = tensor._storage_ptr(), tensor._version
@@ -235,8 +240,7 @@ def allow_mutation_on_saved_tensors():
             yield context
         finally:
             _allowing = None
-            for kept in (context.original, context.cloned, context.tid_to_weakhandle):
-                kept.clear()
+            context.clear()
 
 
 class _Handles(RemovableHandle):

@@ -86,6 +86,32 @@ class MaskedTensor(Holder, _core.Tensor):
         """
         return self._masked_data.masked_fill(~self._mask, value)
 
+    def to_dense(self):
+        """Data and mask as they lie in memory without gaps."""
+        return self._both(lambda part: part.to_dense())
+
+    def to_sparse_coo(self):
+        """Data and mask as coordinates of what counts.
+
+        >>> import wisp
+        >>> x = wisp.masked.masked_tensor(wisp.ones(2), wisp.tensor([True, False])).to_sparse_coo()
+        >>> x.get_data().indices(), x.sum().item()
+        (tensor([[0]]), 1.0)
+        """
+        return self._at_mask(lambda mask: mask.to_sparse_coo().coalesce())
+
+    def to_sparse_csr(self):
+        """Data and mask as compressed rows of what counts."""
+        return self._at_mask(lambda mask: mask.to_sparse_csr())
+
+    to_sparse = to_sparse_coo
+
+    def _at_mask(self, change):
+        if self._masked_data.layout is not wisp.strided:
+            self = self.to_dense()
+        mask = change(self._mask)
+        return _make(self._masked_data.sparse_mask(mask), mask)
+
     def size(self, dim=None):
         return self._masked_data.size() if dim is None else self._masked_data.size(dim)
 
@@ -239,6 +265,13 @@ def _call(function, args, kwargs):
     if base in _SHAPES:
         values, masks = (function(*map(part, args), **{key: part(value) for key, value in kwargs.items()}) for part in (_data, _mask_of))
         return type(values)(map(_make, values, masks)) if isinstance(values, (tuple, list)) else _make(values, masks)
+    if name == "__get__":  # an attribute
+        value = getattr(_data(args[0]), function.__self__.__name__)
+        return args[0]._with(value) if isinstance(value, _core.Tensor) else value
+    if base in ("all", "any") and not inplace:
+        input, *rest = args
+        values = getattr(input.to_tensor(base == "all"), base)(*rest, **kwargs)
+        return _make(values, input._mask.any(*rest, **kwargs))
     if base in _REDUCTIONS and not inplace:
         return _reduced(base, *args, **kwargs)
     if base in ("softmax", "log_softmax", "softmin", "cumsum", "cumprod", "normalize"):
@@ -285,5 +318,7 @@ def _reduced(name, input, dim=None, *rest, **options):
     options["dim"] = dim if dim is not None or name != "median" else -1
     values = getattr(wisp.masked, name)(input._masked_data, mask=input._mask, **options)
     dims = list(range(input.dim())) if dim is None or dim == () else dim
-    mask = input._mask.any(dims, keepdim=bool(options.get("keepdim"))) if input.dim() else input._mask
-    return _make(values, mask)
+    values = values if values.dim() else values.to_dense()
+    mask = input._mask if input._mask.layout is wisp.strided else input._mask.to_dense()
+    mask = mask.any(dims, keepdim=bool(options.get("keepdim"))) if input.dim() else mask
+    return _make(values, mask if values.layout is wisp.strided else mask.to_sparse(layout=values.layout))

@@ -14,6 +14,12 @@ def _rebuild_parameter(data, requires_grad, backward_hooks):
     return Parameter(data, requires_grad)
 
 
+def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
+    parameter = Parameter(data, requires_grad)
+    parameter.__dict__.update(state)
+    return parameter
+
+
 class _ParameterMeta(type(wisp.Tensor)):
     # A parameter of a program's own subclass of Tensor is of that class, with a mark.
     def __instancecheck__(cls, instance, _is_instance=type.__instancecheck__, _Tensor=wisp.Tensor):
@@ -68,7 +74,8 @@ class Parameter(wisp.Tensor, metaclass=_ParameterMeta):
         return "Parameter containing:\n" + wisp.Tensor.__repr__(self)
 
     def __reduce_ex__(self, protocol):
-        return _rebuild_parameter, (self.data, self.requires_grad, OrderedDict())
+        parts = self.data, self.requires_grad, OrderedDict()
+        return (_rebuild_parameter_with_state, (*parts, self.__dict__)) if self.__dict__ else (_rebuild_parameter, parts)
 
 
 class _BufferMeta(type(wisp.Tensor)):

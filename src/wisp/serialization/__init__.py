@@ -459,6 +459,16 @@ def location_tag(storage):
     return str(storage.device)
 
 
+def _get_layout(name):
+    """The layout of a name in PyTorch's pickles."""
+    import wisp
+
+    layout = getattr(wisp, name.removeprefix("torch."), None) if isinstance(name, str) else None
+    if not isinstance(layout, wisp.layout):
+        raise KeyError(name)
+    return layout
+
+
 class LoadEndianness(enum.Enum):
     """The order of bytes in files that do not say it."""
 

@@ -71,9 +71,14 @@ def _rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtyp
     return _with_bits(_view(storage, offset, size, stride, dtype), bits).requires_grad_(requires_grad)
 
 
+resolved = 0  # how many tensors were copies of what their storage held when they were made
+
+
 def _with_bits(tensor, bits):
     """What PyTorch's lazy views stand for: the memory is to be read conjugated, or with the other sign."""
+    global resolved
     if type(bits) is dict and (bits.get("conj") or bits.get("neg")):
+        resolved += 1
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise pickle.UnpicklingError("a tensor in the file that is to be conjugated repeats its elements")
         tensor = tensor.conj().resolve_conj() if bits.get("conj") else tensor
@@ -218,6 +223,18 @@ def _rebuild_parameter_with_state(data, requires_grad, hooks, state):
     return parameter
 
 
+def _generator(device="cpu"):
+    if not isinstance(device, wisp.device) or device.type != "cpu":
+        raise pickle.UnpicklingError(f"a generator in the file is on {brief(device)}")
+    return wisp.Generator()
+
+
+def _finish_generator(generator, state):
+    if not (type(state) is tuple and len(state) == 3 and type(state[0]) is int):
+        raise pickle.UnpicklingError("the state of a generator in the file is not one")
+    generator.__setstate__(state)
+
+
 # ---------------------------------------------------------------- plain values
 def _encode(text, encoding):
     if encoding != "latin1" or type(text) is not str:
@@ -330,7 +347,9 @@ def _partial_arguments(partial, state):
     partial.__setstate__(state)
 
 
-Unpickler.finishers.update({numpy.ndarray: _numpy_content, numpy.dtype: _numpy_order, functools.partial: _partial_arguments})
+Unpickler.finishers.update(
+    {numpy.ndarray: _numpy_content, numpy.dtype: _numpy_order, functools.partial: _partial_arguments, wisp.Generator: _finish_generator}
+)
 
 
 _SCALARS = (int, float, bool, str, complex, slice, range)
@@ -530,6 +549,11 @@ def _of_a_model(module, name):
         if name == "WindowsPath":  # on other systems there is only the pure form
             kind = importlib.import_module(module).PureWindowsPath
         return kind, BLANK if harmless is BLANK else harmless(kind)
+    if f"{module} {name}" in ("wisp Generator", "wisp._C Generator"):
+        return wisp.Generator, _generator
+    if f"{module} {name}" in ("wisp.nn.parameter UninitializedParameter", "wisp.nn.parameter UninitializedBuffer"):
+        kind = getattr(wisp.nn.parameter, name)
+        return kind, lambda *args: kind(*args)
     if f"{module} {name}" == "wisp.nn.utils.rnn PackedSequence":
         kind = wisp.nn.utils.rnn.PackedSequence
         return kind, lambda *args: kind(*args)

@@ -47,11 +47,12 @@ class _Global:
 _TENSOR, _TENSOR_V3 = _Global("torch._utils", "_rebuild_tensor_v2"), _Global("torch._utils", "_rebuild_tensor_v3")
 _NESTED, _JAGGED = _Global("torch._utils", "_rebuild_nested_tensor"), _Global("torch.nested._internal.nested_tensor", "_rebuild_njt")
 _SPARSE, _LAYOUT = _Global("torch._utils", "_rebuild_sparse_tensor"), _Global("torch.serialization", "_get_layout")
+_LAZY = {name: _Global("torch.nn.parameter", name) for name in ("UninitializedParameter", "UninitializedBuffer")}
 _PARAMETER, _META = _Global("torch._utils", "_rebuild_parameter"), _Global("torch._utils", "_rebuild_meta_tensor_no_storage")
 _WRAPPER = _Global("torch._utils", "_rebuild_wrapper_subclass")
 _PARAMETER_STATE = _Global("torch._utils", "_rebuild_parameter_with_state")
 _WITH_ATTRIBUTES, _PLAIN_TENSOR = _Global("torch._tensor", "_rebuild_from_type_v2"), _Global("torch", "Tensor")
-_DEVICE, _SIZE = _Global("torch", "device"), _Global("torch", "Size")
+_DEVICE, _SIZE, _GENERATOR = _Global("torch", "device"), _Global("torch", "Size"), _Global("torch._C", "Generator")
 _KINDS = {name: _Global("torch.storage" if name == "UntypedStorage" else "torch", name) for name in STORAGES}
 _named = functools.cache(_Global)
 
@@ -194,6 +195,10 @@ class _Reducer:
             return _DEVICE, (value.type,) if value.index is None else (value.type, value.index)
         if isinstance(value, wisp.Size):
             return _SIZE, (tuple(value),)
+        if isinstance(value, wisp.Generator):
+            _, arguments, state = value.__reduce__()
+            self.alive.append(state)
+            return _GENERATOR, arguments, state
         if isinstance(value, wisp.layout):
             return _LAYOUT, (str(value),)
         if isinstance(value, dict) and type(value).__module__ == "wisp.nn.modules.registry":
@@ -238,6 +243,9 @@ class _Reducer:
             return _SPARSE, (tensor.layout, (*parts, tensor._coalesced) if tensor.is_sparse else tuple(parts))
         hooks = collections.OrderedDict()
         exact = type(tensor) is wisp.Tensor
+        if not exact and "wisp.nn.parameter" in sys.modules and wisp.nn.parameter.is_lazy(tensor):
+            kind, arguments = tensor.__reduce_ex__(self.proto)
+            return _LAZY[kind.__name__], arguments
         if not exact and any(
             "__reduce_ex__" in vars(base) or "__reduce__" in vars(base) for base in type(tensor).__mro__ if _of_program(base)
         ):
@@ -262,7 +270,7 @@ class _Reducer:
         nn = None if exact else sys.modules.get("wisp.nn.parameter")
         if nn is not None and issubclass(type(tensor), nn.Parameter):
             self.alive.append(plain)
-            if type(tensor) is nn.Parameter and tensor.__dict__:
+            if tensor.__dict__:
                 return _PARAMETER_STATE, (plain, tensor.requires_grad, hooks, tensor.__dict__)
             return _PARAMETER, (plain, tensor.requires_grad, hooks)
         if plain.is_complex() and plain.is_conj():  # the same copy for both passes

@@ -234,3 +234,12 @@ def test_higher_order_operators_are_what_py_impl_says():
         total(wisp.ones(2))
     total.py_impl(DispatchKey.AutogradCPU)(lambda x: (x * x).sum())
     assert total(wisp.ones(2)).item() == 2 and wisp.func.grad(total)(wisp.ones(2)).tolist() == [2, 2]
+
+
+def test_products_of_many_reach_the_class():
+    x = Wrapped(wisp.arange(4.0).reshape(2, 2))
+    expected = x.inner @ x.inner
+    for made in (wisp.einsum("ij,jk->ik", x, x), wisp.tensordot(x, x, 1), wisp.chain_matmul(x, x)):
+        assert type(made) is Wrapped and wisp.equal(made.inner, expected)
+    assert wisp.equal(wisp.block_diag(x, x).inner, wisp.block_diag(x.inner, x.inner))
+    assert wisp.equal(wisp.nn.functional.prelu(x, wisp.ones(1)).inner, x.inner)

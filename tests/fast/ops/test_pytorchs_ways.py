@@ -536,3 +536,45 @@ def test_a_window_of_one_point_whose_length_is_a_tensor():
     for one in (wisp.tensor(1.0), wisp.tensor(True), 1.0):
         for window in (wisp.signal.windows.bartlett, wisp.signal.windows.hann, wisp.signal.windows.kaiser):
             assert window(one).tolist() == [1.0]
+
+
+def test_arrays_as_operands():
+    x, array = wisp.tensor([1.0, 2.0]), np.array([2.0, 4.0])
+    quotient = array / x
+    assert quotient.tolist() == [2.0, 2.0] and quotient.dtype == wisp.float64 and (np.array(2.0) / x).tolist() == [2.0, 1.0]
+    assert (x * np.array(2.0)).tolist() == [2.0, 4.0] and (x == np.array(2.0)).tolist() == [False, True]
+    assert not (x == np.array(["a", "b"]))
+    for call in (lambda: wisp.add(x, np.array(2.0)), lambda: array - x, lambda: wisp.full((2,), np.array(2.0))):
+        with pytest.raises(TypeError):
+            call()
+
+
+def test_complex_numbers_without_an_imaginary_part_fill_others():
+    mask = wisp.tensor([True, False])
+    assert wisp.zeros(2, dtype=wisp.int8).masked_fill_(mask, 2 + 0j).tolist() == [2, 0]
+    assert wisp.zeros(2).masked_fill(mask, wisp.tensor(2 + 0j)).tolist() == [2.0, 0.0]
+    assert wisp.zeros(2, dtype=wisp.bool).fill_(1j).tolist() == [True, True]
+    with pytest.raises(RuntimeError, match="cannot be converted"):
+        wisp.zeros(2).masked_fill_(mask, 1j)
+
+
+def test_what_scatters_into_itself_and_indices_of_other_kinds_are_refused():
+    x, index = wisp.arange(4.0), wisp.arange(4)
+    for call in (lambda: x.scatter_reduce_(0, index, x, "sum"), lambda: x.index_reduce_(0, index, x, "prod")):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            call()
+    assert x.clone().scatter_reduce_(0, index, x, "sum").tolist() == [0.0, 2.0, 4.0, 6.0]
+    with pytest.raises(RuntimeError, match="Expected a long tensor for index"):
+        x.put_(index.int(), x.clone())
+    with pytest.raises(IndexError, match="index out of range in self"):
+        x.index_add_(0, index + 1, x.clone())
+    assert wisp.ones(1, 1, 2).squeeze_(0, 1).shape == (2,)
+    assert wisp.angle(wisp.tensor([1j]), out=wisp.empty(0, dtype=wisp.float64)).dtype == wisp.float64
+
+
+@pytest.mark.parametrize("call", [wisp.autograd.grad, lambda y, inputs: y.backward(inputs=inputs)])
+def test_gradients_of_nothing_are_refused(call):
+    x = wisp.ones(2, requires_grad=True)
+    for inputs in ([None], [x, None]):
+        with pytest.raises(RuntimeError, match="inputs have to be Tensors or GradientEdges, but got NoneType"):
+            call(x.sum(), inputs)

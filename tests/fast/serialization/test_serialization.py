@@ -601,3 +601,26 @@ class Called:
 
     def __reduce__(self):
         return self.function, (2,)
+
+
+def test_generators_and_attributes_of_parameters_are_kept():
+    generator = wisp.Generator().manual_seed(5)
+    wisp.rand(3, generator=generator)
+    file = io.BytesIO()
+    wisp.save(generator, file)
+    file.seek(0)
+    again = wisp.load(file, weights_only=False)
+    assert wisp.equal(wisp.rand(2, generator=again), wisp.rand(2, generator=generator))
+    parameter = wisp.nn.Parameter(wisp.ones(1))
+    parameter.kept = {"x": 1}
+    assert pickle.loads(pickle.dumps(parameter)).kept == {"x": 1}
+
+
+@pytest.mark.parametrize("kind", ["UninitializedParameter", "UninitializedBuffer"])
+@pytest.mark.parametrize("new", [True, False])
+def test_what_has_no_shape_yet_is_saved(kind, new):
+    kind, file = getattr(wisp.nn.parameter, kind), io.BytesIO()
+    wisp.save({"x": kind(dtype=wisp.float64)}, file, _use_new_zipfile_serialization=new)
+    file.seek(0)
+    made = wisp.load(file, weights_only=False)["x"]
+    assert type(made) is kind and made.data.dtype == wisp.float64

@@ -82,12 +82,14 @@ def test_samplers():
     assert list(data.BatchSampler(range(5), 2, False)) == [[0, 1], [2, 3], [4]]
     assert list(data.BatchSampler(range(5), 2, True)) == [[0, 1], [2, 3]]
     assert len(list(data.RandomSampler(range(5), num_samples=12))) == 12
+    for nothing in ({"data_source": []}, {"data_source": [1], "num_samples": 0}):
+        with pytest.raises(ValueError, match="num_samples should be a positive integer"):
+            data.RandomSampler(**nothing)
     assert set(data.RandomSampler(range(5), replacement=True, num_samples=50)) <= set(range(5))
     assert set(data.WeightedRandomSampler([0, 1, 0], 9)) == {1}
     assert sorted(data.SubsetRandomSampler([3, 5])) == [3, 5]
     shares = [list(data.DistributedSampler(range(10), 3, rank)) for rank in range(3)]
     assert set(sum(shares, [])) == set(range(10)) and all(len(share) == 4 for share in shares)
-    assert list(data.RandomSampler([])) == []
 
 
 def test_datasets():

@@ -175,3 +175,23 @@ def test_a_group_of_backward_calls_computes_again_once():
         out.sum().backward(retain_graph=True)
         with pytest.raises(RuntimeError, match="two backward calls that overlap"):
             out.sum().backward()
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_layers_are_computed_again_once(use_reentrant):
+    layers, calls = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4), nn.LayerNorm(4), nn.Linear(4, 2)), []
+
+    def run(x):
+        calls.append(x)
+        return layers(x)
+
+    checkpoint(run, wisp.ones(2, 4, requires_grad=True), use_reentrant=use_reentrant).sum().backward()
+    assert len(calls) == 2
+
+
+def test_hooks_of_saved_tensors_are_asked_once():
+    packed, unpacked = [], []
+    with wisp.autograd.graph.saved_tensors_hooks(lambda t: (packed.append(t), t)[1], lambda t: (unpacked.append(t), t)[1]):
+        y = nn.Linear(4, 4)(wisp.ones(2, 4, requires_grad=True))
+    y.sum().backward()
+    assert len(packed) == len(unpacked) == 2

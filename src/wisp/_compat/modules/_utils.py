@@ -46,15 +46,22 @@ def _rebuild_tensor(storage, storage_offset, size, stride):
     return wisp.empty(0, dtype=storage.dtype, device=storage.device).set_(storage, storage_offset, tuple(size), tuple(stride))
 
 
+def _as_told(tensor, metadata):
+    """A tensor as its pickle says that the memory is to be read: conjugated, or with the other sign."""
+    metadata = metadata or {}
+    tensor = tensor.conj() if metadata.get("conj") else tensor
+    return -tensor if metadata.get("neg") else tensor
+
+
 def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None):
     """What a pickled tensor is made by."""
-    return _rebuild_tensor(storage, storage_offset, size, stride).requires_grad_(requires_grad)
+    return _as_told(_rebuild_tensor(storage, storage_offset, size, stride), metadata).requires_grad_(requires_grad)
 
 
 def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype, metadata=None):
     """What a pickled tensor of a dtype without typed storages is made by."""
     tensor = wisp.empty(0, dtype=dtype, device=storage.device).set_(storage.untyped(), storage_offset, tuple(size), tuple(stride))
-    return tensor.requires_grad_(requires_grad)
+    return _as_told(tensor, metadata).requires_grad_(requires_grad)
 
 
 def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):

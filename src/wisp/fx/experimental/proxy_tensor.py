@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import types
 
 import wisp
 from wisp.fx._symbolic_trace import Tracer
@@ -89,11 +90,13 @@ class ProxyTorchDispatchMode(TorchFunctionMode):
         _modes.pop()
         return super().__exit__(*details)
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(self, func, classes, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if not hasattr(func, "_facts"):  # written in Python: what it calls is seen
-            with self:
+        if not hasattr(func, "_facts"):
+            if not isinstance(func, types.FunctionType):  # a slot, say __getitem__, which asks the tensors' classes
                 return func(*args, **kwargs)
+            with self:  # written in Python: what it calls is seen
+                return getattr(func, "_unseen", func)(*args, **kwargs)
         if "shape_only" in func._facts or any(isinstance(leaf, wisp.Tensor) for leaf in tree_leaves((args, kwargs))):
             return func(*args, **kwargs)  # asks the tensors' classes
         made = func(*args, **kwargs)

@@ -435,6 +435,9 @@ template <class T, int fixed_stride> WISP_INLINE void spread_pass(const T* __res
     for (int64_t j = 0; j < count; ++j) to[j * step] += g[j];
 }
 
+// Windows so long that going from tap to tap would mostly meet padding, of which there may be billions.
+WISP_INLINE bool mostly_outside(const PoolShape& s) { return s.kernel[2] > 2 * s.in[2]; }
+
 template <class T> void average_of(const PoolShape& s, const AveragePool& a, const T* input, T* output) {
     const int64_t rows = s.planes * s.out[0] * s.out[1], width = s.out[2], in_size = product(s.in);
     parallel_for(rows, divide_up(32768, most(1, width * product(s.kernel))), [&](int64_t begin, int64_t end) {
@@ -449,6 +452,13 @@ template <class T> void average_of(const PoolShape& s, const AveragePool& a, con
             for (int64_t b = z.begin; b < z.end; ++b)
                 for (int64_t c = y.begin; c < y.end; ++c) {
                     const T* x = input + plane * in_size + (b * s.in[1] + c) * s.in[2];
+                    if (mostly_outside(s)) {
+                        for (int64_t k = 0; k < width; ++k) {
+                            const Window w = window_of(s, 2, k);
+                            for (int64_t e = w.begin; e < w.end; ++e) sum[k] += x[e];
+                        }
+                        continue;
+                    }
                     for (int64_t k = 0; k < s.kernel[2]; ++k) {
                         const Range r = outputs_of_tap(s, 2, k);
                         const T* from = x + r.begin * s.stride[2] + k - s.padding[2];
@@ -484,6 +494,13 @@ template <class T> void average_grad_of(const PoolShape& s, const AveragePool& a
                     for (int64_t b = z.begin; b < z.end; ++b)
                         for (int64_t c = y.begin; c < y.end; ++c) {
                             T* row = to + (b * s.in[1] + c) * s.in[2];
+                            if (mostly_outside(s)) {
+                                for (int64_t k = 0; k < width; ++k) {
+                                    const Window w = window_of(s, 2, k);
+                                    for (int64_t e = w.begin; e < w.end; ++e) row[e] += share[k];
+                                }
+                                continue;
+                            }
                             for (int64_t k = 0; k < s.kernel[2]; ++k) {
                                 const Range r = outputs_of_tap(s, 2, k);
                                 T* start = row + r.begin * s.stride[2] + k - s.padding[2];

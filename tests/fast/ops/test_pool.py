@@ -191,3 +191,15 @@ def test_pooling_to_nothing():
             pool(x, 0).sum().backward()
     with pytest.raises(RuntimeError, match="kernel size should be greater than zero"):
         F.max_pool2d(x, -1)
+
+
+@pytest.mark.parametrize("padding", [0, 5 * 10**8])
+def test_windows_much_longer_than_the_input(padding):
+    for dims in (1, 2):
+        x = wisp.arange(4.0).reshape(1, 1, *[1] * (dims - 1), 4).requires_grad_()
+        pool = getattr(wisp.nn.functional, f"avg_pool{dims}d")
+        sizes = {"kernel_size": [1] * (dims - 1) + [10**9], "padding": [0] * (dims - 1) + [padding], "ceil_mode": True}
+        y = pool(x, **sizes, count_include_pad=False)
+        assert y.flatten()[0].item() == 1.5
+        (slope,) = wisp.autograd.grad(y.flatten()[0], x)
+        assert slope.flatten().tolist() == [0.25] * 4

@@ -238,3 +238,8 @@ def test_a_transform_may_be_a_module():
             self.layer = wisp.nn.Linear(2, 2)
 
     assert len(list(Scaled().parameters())) == 2 and Scaled()._cache_size == 1
+
+
+def test_gamma_of_concentrations_without_a_distribution_ends():
+    draws = wisp._standard_gamma(wisp.tensor([wisp.inf, wisp.nan, -5.0, 2.0]))
+    assert draws[0] == wisp.inf and draws[1:3].isnan().all() and 0 < draws[3] < wisp.inf

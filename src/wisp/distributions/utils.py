@@ -106,7 +106,8 @@ def _draw_gamma(shape_parameter, generator=None):
     def uniform():
         return wisp.empty_like(a).uniform_(generator=generator)
 
-    result, waiting = wisp.zeros_like(a), wisp.ones_like(a, dtype=wisp.bool)
+    waiting = wisp.isfinite(a) & (a >= 0)  # of others no draw is ever accepted: infinity stays, the rest has no distribution
+    result = wisp.where(waiting, 0.0, wisp.where(a > 0, a, wisp.nan))
     while True:
         x = wisp.empty_like(a).normal_(generator=generator)
         v = (1 + c * x) ** 3

@@ -1,5 +1,7 @@
 """The legacy constructors of old code: Tensor(2, 3), FloatTensor([1, 2]), LongTensor(...)."""
 
+import operator
+
 from wisp import _core
 from wisp._tensor import TYPE_NAMES
 
@@ -24,12 +26,17 @@ def new_tensor(*args, dtype=None, device=None, **kwargs):
         return _core.empty(0, dtype=dtype)
     if len(args) == 1 and not isinstance(args[0], int):
         value = args[0]
+        if hasattr(value, "__index__"):  # a number of NumPy is a size, too
+            try:
+                return _core.empty(operator.index(value), dtype=dtype)
+            except TypeError:
+                pass  # an array of numbers
         if isinstance(value, _core.Size):
             return _core.empty(value, dtype=dtype)
         if hasattr(value, "_tensor_of"):  # a storage
             return value._tensor_of(dtype)
-        if isinstance(value, float):
-            raise TypeError("new(): data must be a sequence (got float)")
+        if isinstance(value, float) or getattr(value, "ndim", 1) == 0:
+            raise TypeError(f"new(): data must be a sequence (got {type(value).__name__})")
         return _core.tensor(value, dtype=dtype)
     return _core.empty(*args, dtype=dtype)
 

@@ -578,3 +578,15 @@ def test_gradients_of_nothing_are_refused(call):
     for inputs in ([None], [x, None]):
         with pytest.raises(RuntimeError, match="inputs have to be Tensors or GradientEdges, but got NoneType"):
             call(x.sum(), inputs)
+
+
+def test_a_number_of_numpy_is_a_size_to_the_old_constructors():
+    # env.action_space.n of gymnasium is one, and NoisyLinear makes FloatTensor(out_features)
+    for make, dtype in ((wisp.FloatTensor, wisp.float32), (wisp.Tensor, wisp.float32), (wisp.LongTensor, wisp.int64)):
+        for size in (np.int64(2), np.uint8(2), np.array(2)):
+            assert make(size).shape == (2,) and make(size).dtype == dtype
+        assert make(np.array([5])).tolist() == [5]
+        for value in (np.float32(2), np.bool_(True), 2.0):
+            with pytest.raises(TypeError, match="data must be a sequence"):
+                make(value)
+    assert wisp.ones(1).new(np.int64(3)).shape == (3,)

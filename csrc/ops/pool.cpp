@@ -8,6 +8,7 @@
 
 #include "../python/registry.h"
 #include "format.h"
+#include "gather.h"
 #include "pool.h"
 #include "random.h"
 #include "second_order.h"
@@ -135,6 +136,32 @@ PoolShape window_shape(const char* op, int dims, const Tensor& input, const Dims
     return shape;
 }
 
+// Leaves out the places of a window that only ever meet padding: there may be billions of them.
+void leave_out_padding(PoolShape& s) {
+    for (int d = 0; d < 3; ++d) {
+        const int64_t before = std::max<int64_t>(0, s.padding[d] - (s.out[d] - 1) * s.stride[d]);  // of the last window
+        const int64_t first = (before + s.dilation[d] - 1) / s.dilation[d];
+        const int64_t end = std::min(s.kernel[d], (s.padding[d] + s.in[d] - 1) / s.dilation[d] + 1);
+        if (first >= end) continue;  // dilation passes over all elements
+        s.kernel[d] = end - first;
+        s.padding[d] -= first * s.dilation[d];
+    }
+}
+
+// Where the windows along one dimension meet no element, which only dilation over a whole input makes: [out, 1...], or undefined.
+Tensor empty_windows(const PoolShape& s, int d, const Device& device) {
+    if (s.dilation[d] <= s.in[d] || s.padding[d] == 0 || s.in[d] == 0) return {};
+    Tensor empties = empty({s.out[d]}, DType::boolean, Device());
+    bool* const flags = empties.data<bool>();
+    for (int64_t i = 0; i < s.out[d]; i++) {
+        const int64_t start = i * s.stride[d] - s.padding[d];
+        flags[i] = start < 0 && (s.dilation[d] - -start % s.dilation[d]) % s.dilation[d] >= s.in[d];
+    }
+    Dims sizes(3 - d, 1);
+    sizes[0] = s.out[d];
+    return to(reshape(empties, sizes), device);
+}
+
 int64_t work_of(const PoolShape& s) { return s.planes * s.out[0] * s.out[1] * s.out[2] * s.kernel[0] * s.kernel[1] * s.kernel[2]; }
 
 // --- max ---
@@ -199,13 +226,18 @@ MaxPooled max_pool_over(int dims, const Tensor& input, const Dims& kernel_size, 
                         const Dims& dilation, bool ceil_mode, bool want_indices) {
     const char* op = max_ops[dims - 1];
     PoolShape s = window_shape(op, dims, input, kernel_size, stride, padding, dilation, ceil_mode);
+    Tensor empties[3];
+    if (needs_grad(input))
+        for (int at = 0; at < 3; ++at) empties[at] = empty_windows(s, at, input.device());
+    leave_out_padding(s);
     const MemoryFormat format = keep_format(input, dims, s);
     const DType d = input.dtype();
     if (is_complex(d) || d == DType::boolean || d == DType::u16 || d == DType::u32 || d == DType::u64)
         throw NotImplemented('"', op, "\" not implemented for '", type_name(d), "'");
     const Dims sizes = output_sizes(input, dims, s);
     const bool recording = needs_grad(input);
-    const bool bytes = recording && !want_indices && s.kernel[0] * s.kernel[1] * s.kernel[2] <= 256;
+    const bool all_meet = !empties[0] && !empties[1] && !empties[2];
+    const bool bytes = recording && !want_indices && all_meet && s.kernel[0] * s.kernel[1] * s.kernel[2] <= 256;
     const Tensor x = widened(input, format);
     Tensor out = empty_in(sizes, x.dtype(), format);
     const Tensor indices = want_indices || (recording && !bytes) ? empty_in(sizes, DType::i64, format) : Tensor();
@@ -218,7 +250,12 @@ MaxPooled max_pool_over(int dims, const Tensor& input, const Dims& kernel_size, 
     if (out.dtype() != d) out = to(out, d);
     const MemoryFormat wanted = format_for(input, dims);
     out = pooled_in(input, dims, out, wanted);
-    if (recording) record_max(out, max_names[dims - 1], input, bytes ? taps : indices, s);
+    Tensor chosen = bytes ? taps : indices;
+    for (const Tensor& empty : empties)  // their index, as PyTorch has it, is that of no element, where a gradient must not go
+        if (empty) chosen = masked_fill(chosen, empty, 0);
+    if (recording) record_max(out, max_names[dims - 1], input, chosen, s);
+    for (const Tensor& empty : empties)
+        if (empty) out = masked_fill(out, empty, -std::numeric_limits<double>::infinity());
     return {out, indices.defined() ? pooled_in(input, dims, indices, wanted) : indices};
 }
 

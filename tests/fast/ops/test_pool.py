@@ -203,3 +203,30 @@ def test_windows_much_longer_than_the_input(padding):
         assert y.flatten()[0].item() == 1.5
         (slope,) = wisp.autograd.grad(y.flatten()[0], x)
         assert slope.flatten().tolist() == [0.25] * 4
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_max_pools_whose_windows_are_mostly_padding(dims):
+    x = wisp.arange(4.0).reshape(*[1] * (dims + 1), 4).requires_grad_()
+    kernel, padding = [1] * (dims - 1) + [10**9], [0] * (dims - 1) + [5 * 10**8]
+    values, indices = getattr(F, f"max_pool{dims}d")(x, kernel, 1, padding, return_indices=True)
+    assert values.flatten().tolist() == [3] * 5 and indices.flatten().tolist() == [3] * 5
+    values.sum().backward()
+    assert x.grad.flatten().tolist() == [0, 0, 0, 5]
+
+
+@pytest.mark.parametrize("return_indices", [False, True])
+def test_windows_without_an_element_take_no_gradient(return_indices):
+    # Dilation passes over the whole input: the places of the first window are -1 and 1, where there is one element.
+    for x, arguments, expected in (
+        (wisp.ones(2, 1), (2, 3, 1, 2, True), [[0], [0]]),
+        (wisp.ones(2, 1, 1, 2), ((2, 1, 2), (1, 4, 2), (1, 0, 1), (1, 2, 3), True), [[[[0, 0]]], [[[0, 0]]]]),
+        (wisp.ones(1, 3, 2), ((3, 2), (2, 1), (1, 1), (2, 3), True), [[[0, 0], [0, 0], [0, 0]]]),
+    ):
+        x.requires_grad_()
+        found = getattr(F, f"max_pool{x.dim() - 1}d")(x, *arguments, return_indices)
+        values = found[0] if return_indices else found
+        assert values.isneginf().any()
+        (gradient,) = wisp.autograd.grad(values.sum(), x, create_graph=True)
+        assert gradient.tolist() == expected
+        wisp.autograd.grad(gradient.sum(), x, allow_unused=True)

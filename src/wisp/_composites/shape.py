@@ -1,6 +1,5 @@
 """Composites that arrange: broadcasting, grids, combinations, splits, indices."""
 
-import itertools
 import warnings
 
 from wisp import _core
@@ -126,13 +125,28 @@ def combinations(input, r=2, with_replacement=False):
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return _core.empty(0, dtype=input.dtype, device=input.device)
-    n = input.numel()
-    if r == 2:
-        chosen = _core.triu_indices(n, n, 0 if with_replacement else 1, device=input.device).t()
-    else:
-        choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-        chosen = _core.tensor(list(choose(range(n), r)), dtype=_core.int64, device=input.device).reshape(-1, r)
-    return _core.stack([input[column] for column in chosen.unbind(1)], 1)
+    n, step = input.numel(), 0 if with_replacement else 1
+    size = n + (r - 1) * (1 - step)  # of so many there are as many choices without repetition
+    count = 1 if size >= r else 0
+    for i in range(min(r, size - r)):
+        count = count * (size - i) // (i + 1)
+        if count * r >> 60:
+            raise RuntimeError(f"combinations(): the choices of {r} of {n} elements are more than memory has places for")
+    result = input.new_empty(count, r)  # raises if it does not fit
+    return _core.stack([input[column] for column in _choices(n, r, step, input.device)], 1) if count else result
+
+
+def _choices(n, r, step, device):
+    """The rows of r ascending numbers below n, in order, as columns; each number is at least `step` above the one before."""
+    columns = []
+    for left in reversed(range(r)):  # columns to come, which need larger numbers
+        end = n - left * step
+        first = columns[-1] + step if columns else _core.zeros(1, dtype=_core.int64, device=device)
+        following = (end - first).clamp(min=0)  # of each row that there is
+        columns = [column.repeat_interleave(following) for column in columns]
+        ends = following.cumsum(0)
+        columns.append(_core.arange(int(ends[-1]), device=device) - (ends - following - first).repeat_interleave(following))
+    return columns
 
 
 def _split_at(input, indices_or_sections, dim, name, least):

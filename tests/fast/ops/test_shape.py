@@ -1,5 +1,7 @@
 """Composites that arrange and measure: shapes, copies, distances, integrals."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -90,6 +92,16 @@ def test_python_function_gets_whole_gradients():
     x = wisp.zeros(3, 4, requires_grad=True)
     g = wisp.arange(12.0).reshape(3, 4)
     assert wisp.equal(wisp.autograd.grad(Identity.apply(x), x, g)[0], g)
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_combinations_of_any_length(repeated):
+    choose = itertools.combinations_with_replacement if repeated else itertools.combinations
+    for n, r in itertools.product(range(6), range(1, 8)):
+        found = wisp.combinations(3 * wisp.arange(n), r, repeated)
+        assert found.shape[1] == r and list(map(tuple, found.tolist())) == list(choose(range(0, 3 * n, 3), r))
+    with pytest.raises(RuntimeError, match="more than memory has places for"):
+        wisp.combinations(wisp.arange(1000), 500, repeated)
 
 
 def test_unravel_index_and_combinations():

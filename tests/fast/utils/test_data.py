@@ -187,3 +187,10 @@ def test_packed_numbers():
         with pytest.raises(IndexError):
             packed[len(values)]
     assert np.asarray(PackedList([1, 2])).tolist() == [1, 2]
+
+
+def test_loaders_of_streams_have_samplers_to_look_at():
+    loader = data.DataLoader(Stream(5), batch_size=2, drop_last=True)
+    assert type(loader.sampler).__name__ == "_InfiniteConstantSampler" and loader.batch_sampler.drop_last
+    assert all(len(batch) == 2 for batch in loader)
+    assert data.DataLoader(Stream(5), batch_size=None).batch_sampler is None

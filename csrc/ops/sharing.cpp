@@ -13,8 +13,7 @@ static bool are_dense(const Tensor& a, const Tensor& b) {
     return a.layout().is_non_overlapping_and_dense() && b.layout().is_non_overlapping_and_dense();
 }
 
-Sharing sharing(const Tensor& a, const Tensor& b) {
-    if (a.storage() != b.storage()) return Sharing::none;
+Sharing sharing_in_storage(const Tensor& a, const Tensor& b) {
     const int64_t begin = a.offset() * a.item_size(), end = begin + a.layout().extent() * a.item_size();
     const int64_t first = b.offset() * b.item_size(), last = first + b.layout().extent() * b.item_size();
     if (begin == first && a.item_size() == b.item_size() && a.sizes() == b.sizes() && have_same_strides(a, b))

@@ -7,7 +7,8 @@ namespace wisp {
 enum class Sharing { none, same_elements, some_elements, unclear };
 
 // Same: at every index both have the same element. Unclear: parts with gaps between them, which may meet or not.
-Sharing sharing(const Tensor& a, const Tensor& b);
+Sharing sharing_in_storage(const Tensor& a, const Tensor& b);
+inline Sharing sharing(const Tensor& a, const Tensor& b) { return a.storage() == b.storage() ? sharing_in_storage(a, b) : Sharing::none; }
 
 [[noreturn]] void refuse_sharing(const std::string& name);
 

@@ -45,9 +45,13 @@ bool operand(PyObject* const& o, Arg& arg) {
 std::string method_of(Pointwise op, const char* suffix) {
     return (op == Pointwise::div_floor ? std::string("floor_divide") : std::string(pointwise_info(op).name)) + suffix;
 }
+// What is rare stays out of the number slots, whose code is read for every operator.
+[[gnu::cold, gnu::noinline]] PyObject* answer_of_class(Pointwise op, const char* suffix, PyObject* a, PyObject* b) {
+    return call_overridden(method_of(op, suffix).c_str(), a, b);
+}
 #define ANSWERED(op, suffix, a, b) \
     if (overriding) [[unlikely]]   \
-        if (PyObject* answer = call_overridden(method_of(op, suffix).c_str(), a, b)) return answer;
+        if (PyObject* answer = answer_of_class(op, suffix, a, b)) return answer;
 
 void profile(Profiled& profiled, const char* name, const char* suffix, PyObject* a, PyObject* b) {
     PyObject* arguments[] = {a, b};
@@ -62,16 +66,25 @@ PyObject* foreign(const char* method, PyObject* a, PyObject* b) {
     Py_RETURN_NOTIMPLEMENTED;
 }
 
+[[gnu::cold, gnu::noinline]] PyObject* binary_of_others(Pointwise op, PyObject* a, PyObject* b) {
+    if (batching && (has_batched(a) || has_batched(b))) return call_by_name(method_of(op, "").c_str(), a, b);  // Tensor.__add__(a, b)
+    // The one operator of which PyTorch's form takes an array on the left.
+    if (op == Pointwise::div && is_plain_array(a) && reads_as_tensor(b))
+        return PyNumber_Multiply(Ref(reciprocal(as_tensor(b)).release()).get(), a);
+    return foreign(method_of(op, "").c_str(), a, b);
+}
+[[gnu::cold, gnu::noinline]] PyObject* inplace_with_others(Pointwise op, PyObject* a, PyObject* b) {
+    PyObject* args[] = {a, b};
+    if (is_sparse(b)) return call_sparse((std::string(pointwise_info(op).name) + "_").c_str(), args, 2, nullptr);
+    if (is_conjugate(b)) return pointwise_(op, as_tensor(a), Arg(resolve_conjugate(as_tensor(b)))).release();
+    return foreign(method_of(op, "_").c_str(), a, b);
+}
+
 template <Pointwise op> PyObject* binary(PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         Arg x, y;
-        if (!operand(a, x) || !operand(b, y)) {
-            if (batching && (has_batched(a) || has_batched(b)))
-                return call_by_name(method_of(op, "").c_str(), a, b);  // Tensor.__add__(a, b)
-            if constexpr (op == Pointwise::div)  // the one operator of which PyTorch's form takes an array on the left
-                if (is_plain_array(a) && reads_as_tensor(b)) return PyNumber_Multiply(Ref(reciprocal(as_tensor(b)).release()).get(), a);
-            return foreign(method_of(op, "").c_str(), a, b);
-        }
+        if (!operand(a, x) || !operand(b, y)) [[unlikely]]
+            return binary_of_others(op, a, b);
         ANSWERED(op, "", a, b)
         Profiled profiled;
         if (profiling) [[unlikely]]
@@ -91,12 +104,8 @@ template <Pointwise op> PyObject* binary_inplace(PyObject* a, PyObject* b) {
     return guarded([&]() -> PyObject* {
         Arg y;
         if (batching && has_batched(b)) refuse_batched_write("an in-place operator");
-        if (!operand(b, y)) {
-            PyObject* args[] = {a, b};
-            if (is_sparse(b)) return call_sparse((std::string(pointwise_info(op).name) + "_").c_str(), args, 2, nullptr);
-            if (is_conjugate(b)) return pointwise_(op, as_tensor(a), Arg(resolve_conjugate(as_tensor(b)))).release();
-            return foreign(method_of(op, "_").c_str(), a, b);
-        }
+        if (!operand(b, y)) [[unlikely]]
+            return inplace_with_others(op, a, b);
         ANSWERED(op, "_", a, b)
         Profiled profiled;
         if (profiling) [[unlikely]]
@@ -197,19 +206,21 @@ PyObject* to_python_index(PyObject* a) {
 // By the numbers that Python gives its comparisons.
 constexpr Pointwise comparisons[] = {Pointwise::lt, Pointwise::le, Pointwise::eq, Pointwise::ne, Pointwise::gt, Pointwise::ge};
 
+[[gnu::cold, gnu::noinline]] PyObject* compare_others(PyObject* a, PyObject* b, int op) {
+    // equality with an array is that of its elements, if they are numbers
+    if ((op != Py_EQ && op != Py_NE) || !is_tensor(a) || !is_plain_array(b)) return foreign(method_of(comparisons[op], "").c_str(), a, b);
+    Tensor array;
+    try {
+        array = tensor_from_data(b, std::nullopt);
+    } catch (const TypeError&) { Py_RETURN_NOTIMPLEMENTED; }
+    return (op == Py_EQ ? eq(as_tensor(a), array) : ne(as_tensor(a), array)).release();
+}
+
 PyObject* compare(PyObject* a, PyObject* b, int op) {
     return guarded([&]() -> PyObject* {
         Arg x, y;
-        if (!operand(a, x) || !operand(b, y)) {
-            // equality with an array is that of its elements, if they are numbers
-            if ((op != Py_EQ && op != Py_NE) || !is_tensor(a) || !is_plain_array(b))
-                return foreign(method_of(comparisons[op], "").c_str(), a, b);
-            Tensor array;
-            try {
-                array = tensor_from_data(b, std::nullopt);
-            } catch (const TypeError&) { Py_RETURN_NOTIMPLEMENTED; }
-            return (op == Py_EQ ? eq(as_tensor(a), array) : ne(as_tensor(a), array)).release();
-        }
+        if (!operand(a, x) || !operand(b, y)) [[unlikely]]
+            return compare_others(a, b, op);
         ANSWERED(comparisons[op], "", a, b)
         Profiled profiled;
         if (profiling) [[unlikely]]

@@ -409,7 +409,7 @@ def drawn(function, input):
     _check_draws(level)
     batched = is_batched(input, level.number)
     if batched and level.randomness == "same":
-        raise RuntimeError(_SAME)
+        raise NotOneSample(_SAME)
     before, _state.drawing = getattr(_state, "drawing", None), level.number - 1
     try:
         if level.randomness == "same":
@@ -445,7 +445,7 @@ def _drawn_once(arguments, level, call):
     short = call.name.rsplit(".", 1)[-1]
     shape_only = call.inplace or short.endswith("_like") or "dropout" in short
     if any(call.has(v) for k, v in arguments.items() if not (shape_only and k == call.first)):
-        raise RuntimeError(f"{_SAME} ({short})")
+        raise NotOneSample(f"{_SAME} ({short})")
     generator = arguments.get("generator") or _core.default_generator
     state = generator.get_state()
     return one_by_one(call, lambda: generator.set_state(state))

@@ -60,14 +60,9 @@ def _named_kind(name):
     return value
 
 
-def _size(children):
-    """A Size of integers; of what stands for them, a tuple."""
-    return Size(children) if all(isinstance(child, int) for child in children) else tuple(children)
-
-
 _NODES = {
     tuple: _Node(lambda value: (list(value), None), lambda children, _: tuple(children), name="builtins.tuple"),
-    Size: _Node(lambda value: (list(value), None), lambda children, _: _size(children), name="torch.Size"),
+    Size: _Node(lambda value: (list(value), None), lambda children, _: tuple(children), name="torch.Size"),  # put together, a tuple
     list: _Node(lambda value: (list(value), None), lambda children, _: list(children), name="builtins.list"),
     dict: _Node(_flatten_dict, lambda children, keys: dict(zip(keys, children)), name="builtins.dict"),
     OrderedDict: _Node(_flatten_dict, lambda children, keys: OrderedDict(zip(keys, children)), name="collections.OrderedDict"),

@@ -135,3 +135,11 @@ def test_forward_derivatives_of_such_functions_reach_what_they_use():
     assert [b.shape for b in blocks] == [(2, 3, 3), (2, 3, 3)] and wisp.equal(blocks[0][1], wisp.diag(2 * x))
     with pytest.raises(RuntimeError, match="mapped over"):
         vmap(jacfwd(fills))(wisp.stack([x, x]))
+
+
+def test_one_draw_for_all_columns_of_a_jacobian():
+    x = wisp.full((3,), 0.5)
+    jacobian = jacfwd(lambda x: wisp.bernoulli(x) * x, randomness="same")(x)
+    assert set(jacobian.diagonal().tolist()) <= {0.0, 1.0} and jacobian.count_nonzero() == jacobian.diagonal().count_nonzero()
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        jacfwd(lambda x: wisp.bernoulli(x) * x)(x)

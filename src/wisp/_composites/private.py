@@ -249,7 +249,7 @@ def rnn_relu_cell(input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
 _RECURRENT = "hx params has_biases num_layers dropout train bidirectional".split()
 
 
-def _recurrent(mode, name):
+def _recurrent(mode, name, text):
     """A recurrent network as a function: of (input, hx, params, ..., batch_first), or of what a PackedSequence holds, (data, batch_sizes,
     hx, params, ...)."""
 
@@ -277,11 +277,13 @@ def _recurrent(mode, name):
         return (output.transpose(0, 1) if batch_first else output, *last)
 
     call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"{text} over all steps, as a function of its weights: (output, last state)."
     return call
 
 
-lstm, gru = _recurrent("LSTM", "lstm"), _recurrent("GRU", "gru")
-rnn_tanh, rnn_relu = _recurrent("RNN_TANH", "rnn_tanh"), _recurrent("RNN_RELU", "rnn_relu")
+lstm, gru = _recurrent("LSTM", "lstm", "An LSTM"), _recurrent("GRU", "gru", "A GRU")
+rnn_tanh = _recurrent("RNN_TANH", "rnn_tanh", "A plain recurrent network")
+rnn_relu = _recurrent("RNN_RELU", "rnn_relu", "A plain recurrent network with relu")
 
 
 def _weight_int8pack_mm(input, mat2, scales):

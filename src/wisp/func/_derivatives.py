@@ -290,7 +290,13 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         level = max((t._level for t in directions if isinstance(t, _batching.BatchedTensor)), default=0)
         if not level or any(_batching.is_batched(p, level) for p in points):
             raise
-    return _pushed_through_graph(func, points, directions, structure, level, has_aux, call)
+    return _pushed_through_graph(func, points, directions, structure, level, strict, has_aux, call)
+
+
+def _refuse_independent():
+    raise RuntimeError(
+        "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed with strict=True."
+    )
 
 
 def _pushed(func, points, directions, structure, strict, has_aux, call):
@@ -302,17 +308,14 @@ def _pushed(func, points, directions, structure, strict, has_aux, call):
         outputs, spec = _tensors(output, call)
         parts = [forward_ad.unpack_dual(out, level=level) for out in outputs]
         if strict and any(part.tangent is None for part in parts):
-            raise RuntimeError(
-                "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. "
-                "This is not allowed with strict=True."
-            )
+            _refuse_independent()
         products = [wisp.zeros_like(p) if t is None else t for p, t in parts]
         aux = tree_map(lambda t: forward_ad.unpack_dual(t, level=level).primal if isinstance(t, wisp.Tensor) else t, aux)
     result = tree_unflatten([part.primal for part in parts], spec), tree_unflatten(products, spec)
     return (*result, aux) if has_aux else result
 
 
-def _pushed_through_graph(func, points, directions, structure, mapped, has_aux, call):
+def _pushed_through_graph(func, points, directions, structure, mapped, strict, has_aux, call):
     """The same where vmap goes over the tangents alone, and the function looks at values or writes to tensors of its own: it runs on the
     one primal that there is, and the tangents go through its graph."""
     with _Level() as level:
@@ -320,6 +323,8 @@ def _pushed_through_graph(func, points, directions, structure, mapped, has_aux, 
             trees, tracked, _ = _track(tree_unflatten(points, structure))
             output, aux = _with_aux(func(*trees), has_aux, call)
         outputs, spec = _tensors(output, call)
+        if strict and not all(out.requires_grad for out in outputs):
+            _refuse_independent()
         keep = level.records(outputs, _own(tracked)) or any(t.requires_grad for t in directions)
         products = _forward(outputs, tracked)(directions, keep)
     result = _released(output, keep), _released(tree_unflatten(products, spec), keep)

@@ -133,6 +133,9 @@ def test_forward_derivatives_of_such_functions_reach_what_they_use():
     assert wisp.autograd.grad(jacobian.sum(), weight)[0] == 3
     blocks = jacfwd(lambda a, b: {"sum": wisp.zeros(2, 3).add_(a * b)}, argnums=(0, 1))(x, 2 * x)["sum"]
     assert [b.shape for b in blocks] == [(2, 3, 3), (2, 3, 3)] and wisp.equal(blocks[0][1], wisp.diag(2 * x))
+    strictly = vmap(lambda t: jvp(lambda x: wisp.full((3,), x.sum().item()), (x,), (t,), strict=True)[1])
+    with pytest.raises(RuntimeError, match="independent of the inputs"):
+        strictly(wisp.eye(3))
     with pytest.raises(RuntimeError, match="mapped over"):
         vmap(jacfwd(fills))(wisp.stack([x, x]))
 

@@ -40,7 +40,7 @@ def split_parameters(text):
 def operator_parameter(text):
     """`Tensor? out=None` -> ("out", "Tensor | None", True)"""
     declared, _, preset = text.partition("=")
-    kind, name = declared.replace("!", "").replace("~", "").split()
+    kind, name = declared.translate({ord(mark): None for mark in "!~^&"}).split()
     optional = kind.endswith("?") or name in ("pin_memory", "requires_grad")  # `**{"device": device, "dtype": None}` may stand for any
     kind = kind.removesuffix("?")
     return name + "_" * keyword.iskeyword(name), TYPES[kind] + " | None" * optional, bool(preset), kind == "int..."

@@ -187,7 +187,7 @@ const Operators operators = {
          return x;
      },
      method | elementwise},
-    {"float_power(Operand input, Operand exponent, *, Tensor? out=None)",
+    {"float_power(Operand input, Operand exponent, *, Tensor!? out=None)",
      [](const Arg& a, const Arg& b, Out out) {
          if (!a.tensor && !b.tensor) throw TypeError("float_power(): expected at least one Tensor");
          const bool complex = (a.tensor ? is_complex(a.tensor->dtype()) : a.number.is_complex()) ||
@@ -201,7 +201,7 @@ const Operators operators = {
      R"(Each element to a power, computed in double precision.
         >>> wisp.float_power(wisp.tensor([2, 3]), 2)
         tensor([4., 9.], dtype=torch.float64))"},
-    {"nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor? out=None)", nan_to_num,
+    {"nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor!? out=None)", nan_to_num,
      everywhere | inplace_function | elementwise | keeps_zero,
      R"(Numbers in place of NaN and infinities: `nan` (0 by default), `posinf`, `neginf` (the largest and smallest of the dtype).
         >>> wisp.nan_to_num(wisp.tensor([1.0, wisp.nan, wisp.inf]), posinf=9.0)
@@ -327,14 +327,14 @@ const Operators operators = {
              }
      },
      function},
-    {"where(Tensor condition, Operand input, Operand other|y, *, Tensor? out=None)", where, stored | function | elementwise,
+    {"where(Tensor condition, Operand input, Operand other|y, *, Tensor!? out=None)", where, stored | function | elementwise,
      R"(Elements of the second argument where the condition holds, of the third elsewhere; with the condition alone, the indices where it holds.
         >>> wisp.where(wisp.tensor([True, False]), wisp.tensor([1, 2]), 0)
         tensor([1, 0]))"},
     {"where(Tensor condition)", nonzero_tuple, function},
     {"where(Tensor input, Tensor condition, Operand other|y)",
      [](const Tensor& x, const Tensor& c, const Arg& other) { return where(c, x, other); }, method},
-    {"conj_physical(Tensor input, *, Tensor? out=None)", [](const Tensor& t) { return conj(t); },
+    {"conj_physical(Tensor input, *, Tensor!? out=None)", [](const Tensor& t) { return conj(t); },
      stored | everywhere | elementwise | is_linear,
      R"(The complex conjugate of each element, computed at once.
         >>> wisp.conj_physical(wisp.tensor([1 + 2j]))
@@ -408,7 +408,7 @@ const Operators operators = {
     {"threshold(Tensor input, Number threshold, Number value, *, Tensor? out=None)",
      [](const Tensor& x, Scalar t, Scalar v, Out out) { return with(Pointwise::threshold, x, t, v, {}, out); },
      function | inplace_function | elementwise},
-    {"nn.functional.gelu(Tensor input, *, str approximate='none', Tensor? out=None)",
+    {"nn.functional.gelu(Tensor input, *, str approximate='none', Tensor!? out=None)",
      [](const Tensor& x, std::string a, Out out) {
          if (a != "none" && a != "tanh") throw RuntimeError("approximate argument must be either none or tanh, got '", a, "'");
          return pointwise_into(out, a == "tanh" ? Pointwise::gelu_tanh : Pointwise::gelu, x);
@@ -419,7 +419,7 @@ const Operators operators = {
         tensor([-0.1587,  0.8413]))"},
     {"hardshrink(Tensor input, float lambd=0.5)", [](const Tensor& x, double l) { return with(Pointwise::hardshrink, x, Scalar(l)); },
      function | method | elementwise | keeps_zero},
-    {"nn.functional.softshrink(Tensor input, float lambd=0.5, *, Tensor? out=None)",
+    {"nn.functional.softshrink(Tensor input, float lambd=0.5, *, Tensor!? out=None)",
      [](const Tensor& x, double l, Out out) {
          const DType d = x.dtype();
          const double largest = d == DType::f16 ? 65504.0 : d == DType::bf16 ? 0x1.fep127 : d == DType::f32 ? FLT_MAX : DBL_MAX;

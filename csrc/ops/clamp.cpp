@@ -124,12 +124,12 @@ const Operators operators = {
      R"(Each element, but at most `max`.
         >>> wisp.clamp_max(wisp.tensor([1, 5]), 3)
         tensor([1, 3]))"},
-    {"round(Tensor input, *, Tensor? out=None)", [](const Tensor& x, Out out) { return pointwise_into(out, Pointwise::round, x); },
+    {"round(Tensor input, *, Tensor!? out=None)", [](const Tensor& x, Out out) { return pointwise_into(out, Pointwise::round, x); },
      all_forms | elementwise | keeps_zero | in_foreach,
      R"(Each element rounded to the nearest integer, halves to the even one; or to `decimals` digits.
         >>> wisp.round(wisp.tensor([0.5, 1.5, 2.345]), decimals=1)
         tensor([0.5000, 1.5000, 2.3000]))"},
-    {"round(Tensor input, *, int decimals, Tensor? out=None)", round_to, all_forms},
+    {"round(Tensor input, *, int decimals, Tensor!? out=None)", round_to, all_forms},
 };
 
 }  // namespace

@@ -426,11 +426,11 @@ static const Operators operators = {
         >>> wisp.kron(wisp.eye(2), wisp.tensor([[1.0, 2.0]]))
         tensor([[1., 2., 0., 0.],
                 [0., 0., 1., 2.]]))"},
-    {"linalg.vecdot(Tensor x, Tensor y, *, int dim=-1, Tensor? out=None)", vecdot, function | in_lower,
+    {"linalg.vecdot(Tensor x, Tensor y, *, int dim=-1, Tensor!? out=None)", vecdot, function | in_lower,
      R"(The sums of products along a dimension, the first operand conjugated.
         >>> wisp.linalg.vecdot(wisp.ones(2, 3), wisp.ones(2, 3))
         tensor([3., 3.]))"},
-    {"linalg.multi_dot(Tensor[] tensors, *, Tensor? out=None)", multi_dot, function | in_lower,
+    {"linalg.multi_dot(Tensor[] tensors, *, Tensor!? out=None)", multi_dot, function | in_lower,
      R"(The product of several matrices, in the cheapest order.
         >>> wisp.linalg.multi_dot([wisp.ones(1, 2), wisp.ones(2, 3), wisp.ones(3, 1)])
         tensor([[6.]]))"},

@@ -80,6 +80,8 @@ constexpr Facts stored = fact(27);        // takes all of them: it moves element
 constexpr Facts complex_half = fact(28);  // takes complex32
 constexpr Facts by_complex64 = fact(29);  // of complex32 it is computed in complex64
 
+constexpr Facts exact_out = fact(30);  // of a row: out= has the dtype of the result
+
 constexpr Facts onnx(const char* name) { return {.onnx = name}; }
 constexpr Facts also(const char* names) { return {.also = names}; }
 constexpr Facts node_named(const char* name, const char* number_first = nullptr, const char* number_second = nullptr) {

@@ -572,20 +572,20 @@ static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::option
     return gather(expand(x, xs), dim, expand(at, is));
 }
 
-#define WISP_PAIR(NAME, SIGNATURE, PARAMETERS, ...)              \
-    {#NAME "(Tensor input, " SIGNATURE ", *, Tensor? out=None)", \
-     [] PARAMETERS {                                             \
-         [[maybe_unused]] const bool in_place = false;           \
-         return __VA_ARGS__;                                     \
-     },                                                          \
-     function | method},                                         \
-    {                                                            \
-        #NAME "_(Tensor input, " SIGNATURE ")",                  \
-            [] PARAMETERS {                                      \
-                [[maybe_unused]] const bool in_place = true;     \
-                return __VA_ARGS__;                              \
-            },                                                   \
-            method                                               \
+#define WISP_PAIR(NAME, SIGNATURE, PARAMETERS, ...)               \
+    {#NAME "(Tensor input, " SIGNATURE ", *, Tensor!? out=None)", \
+     [] PARAMETERS {                                              \
+         [[maybe_unused]] const bool in_place = false;            \
+         return __VA_ARGS__;                                      \
+     },                                                           \
+     function | method},                                          \
+    {                                                             \
+        #NAME "_(Tensor input, " SIGNATURE ")",                   \
+            [] PARAMETERS {                                       \
+                [[maybe_unused]] const bool in_place = true;      \
+                return __VA_ARGS__;                               \
+            },                                                    \
+            method                                                \
     }
 
 static const Operators operators = {
@@ -599,7 +599,7 @@ static const Operators operators = {
               scatter_set(x, dim, index, source, in_place)),
     WISP_PAIR(scatter, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
               scatter_value(x, dim, index, value, in_place)),
-    {"scatter(Tensor input, int dim, Tensor index, Tensor src, *, str reduce, Tensor? out=None)",
+    {"scatter(Tensor input, int dim, Tensor index, Tensor src, *, str reduce, Tensor!? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce) {
          return scatter_old(x, dim, index, source, reduce);
      },
@@ -607,7 +607,7 @@ static const Operators operators = {
      R"(A copy in which `src` is written along a dimension to the places that `index` names.
         >>> wisp.scatter(wisp.zeros(1, 3), 1, wisp.tensor([[2, 0]]), wisp.tensor([[5.0, 6.0]]))
         tensor([[6., 0., 5.]]))"},
-    {"scatter(Tensor input, int dim, Tensor index, Number value, *, str reduce, Tensor? out=None)",
+    {"scatter(Tensor input, int dim, Tensor index, Number value, *, str reduce, Tensor!? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, Scalar value, std::string reduce) {
          return scatter_old(x, dim, index, filled_source(x, index, value), reduce);
      },
@@ -626,7 +626,7 @@ static const Operators operators = {
      method},
     WISP_PAIR(scatter_add, "int dim, Tensor index, Tensor src", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
               scatter_sum(x, dim, index, source, in_place)),
-    {"scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor? "
+    {"scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor!? "
      "out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
          return scatter_reduce(x, dim, index, source, reduce, include_self);
@@ -642,13 +642,13 @@ static const Operators operators = {
          return x;
      },
      method},
-    {"index_select(Tensor input, int dim, Tensor index, *, Tensor? out=None)",
+    {"index_select(Tensor input, int dim, Tensor index, *, Tensor!? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index) { return index_select(x, dim, index); }, stored | function | method,
      R"(The slices that `index` names, along a dimension.
         >>> wisp.index_select(wisp.tensor([[1, 2], [3, 4]]), 1, wisp.tensor([1, 1]))
         tensor([[2, 2],
                 [4, 4]]))"},
-    {"index_add(Tensor input, int dim, Tensor index, Tensor source, *, Number alpha=1, Tensor? out=None)",
+    {"index_add(Tensor input, int dim, Tensor index, Tensor source, *, Number alpha=1, Tensor!? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, Scalar alpha) {
          return index_add_any(x, dim, index, source, alpha, false);
      },
@@ -668,7 +668,7 @@ static const Operators operators = {
     WISP_PAIR(index_fill, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
               index_fill_number(x, dim, index, value, in_place)),
     {"index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, "
-     "Tensor? out=None)",
+     "Tensor!? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
          return index_reduce(x, dim, index, source, reduce, include_self);
      },
@@ -683,7 +683,7 @@ static const Operators operators = {
          return x;
      },
      method},
-    {"take_along_dim(Tensor input, Tensor indices, int? dim=None, *, Tensor? out=None)",
+    {"take_along_dim(Tensor input, Tensor indices, int? dim=None, *, Tensor!? out=None)",
      [](const Tensor& x, const Tensor& indices, std::optional<int64_t> dim) { return take_along_dim(x, indices, dim); }, function | method,
      R"(Elements picked along a dimension, with broadcasting.
         >>> wisp.take_along_dim(wisp.tensor([[3, 1, 2]]), wisp.tensor([[1, 2, 0]]), dim=1)

@@ -564,13 +564,13 @@ static const Operators operators = {
      function | method},
     {"repeat_interleave(Tensor repeats, *, int? output_size=None)",
      [](const Tensor& times, std::optional<int64_t> size) { return repeated_indices(times, size); }, function},
-    {"tril(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) { return triangle(x, d, false); },
+    {"tril(Tensor input, int diagonal=0, *, Tensor!? out=None)", [](const Tensor& x, int64_t d) { return triangle(x, d, false); },
      complex_half | function | method | inplace | takes_batches,
      R"(The lower triangle of matrices; the rest is 0.
         >>> wisp.tril(wisp.ones(2, 2))
         tensor([[1., 0.],
                 [1., 1.]]))"},
-    {"triu(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) { return triangle(x, d, true); },
+    {"triu(Tensor input, int diagonal=0, *, Tensor!? out=None)", [](const Tensor& x, int64_t d) { return triangle(x, d, true); },
      complex_half | function | method | inplace | takes_batches,
      R"(The upper triangle of matrices; the rest is 0.
         >>> wisp.triu(wisp.ones(2, 2))
@@ -594,7 +594,7 @@ static const Operators operators = {
         >>> wisp.triu_indices(2, 2)
         tensor([[0, 0, 1],
                 [0, 1, 1]]))"},
-    {"diag(Tensor input, int diagonal=0, *, Tensor? out=None)", [](const Tensor& x, int64_t d) { return diag(x, d); },
+    {"diag(Tensor input, int diagonal=0, *, Tensor!? out=None)", [](const Tensor& x, int64_t d) { return diag(x, d); },
      stored | function | method,
      R"(The matrix with a vector on its diagonal, or the diagonal of a matrix.
         >>> wisp.diag(wisp.tensor([1, 2]))
@@ -620,7 +620,7 @@ static const Operators operators = {
         >>> wisp.select_scatter(wisp.zeros(2, 2), wisp.ones(2), 0, 1)
         tensor([[0., 0.],
                 [1., 1.]]))"},
-    {"slice_scatter(Tensor input, Tensor src, int dim=0, int? start=None, int? end=None, int step=1, *, Tensor? "
+    {"slice_scatter(Tensor input, Tensor src, int dim=0, int? start=None, int? end=None, int step=1, *, Tensor!? "
      "out=None)",
      [](const Tensor& x, const Tensor& src, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
          return scattered("slice_scatter", "SliceScatterBackward0", x, src,
@@ -640,7 +640,7 @@ static const Operators operators = {
      R"(A copy of the tensor in which the elements of such a view are replaced.
         >>> wisp.as_strided_scatter(wisp.zeros(4), wisp.ones(2), (2,), (2,))
         tensor([1., 0., 1., 0.]))"},
-    {"diagonal_copy(Tensor input, int offset=0, int dim1=0, int dim2=1, *, Tensor? out=None)", diagonal_copy, stored | function,
+    {"diagonal_copy(Tensor input, int offset=0, int dim1=0, int dim2=1, *, Tensor!? out=None)", diagonal_copy, stored | function,
      R"(A diagonal between two dimensions, as a copy.
         >>> wisp.diagonal_copy(wisp.tensor([[1, 2], [3, 4]]))
         tensor([1, 4]))"},

@@ -530,18 +530,18 @@ static std::tuple<Tensor, Tensor> first_two(const std::tuple<Tensor, Tensor, Ten
 static const Operators operators = {
     {"_open_lapack(str path)", [](std::string path) { return PyUnicode_FromString(cpu::open_lapack(path.c_str()).c_str()); }, function},
     {"_linalg_error_class()", []() { return Py_NewRef(static_cast<PyObject*>(linalg_error_class())); }, function},
-    {"linalg.lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False, Tensor[]? out=None) -> (LU, pivots, "
+    {"linalg.lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False, Tensor[]!? out=None) -> (LU, pivots, "
      "info)",
      [](const Tensor& a, bool pivot, bool check) { return lu_factor_ex(a, pivot, check); }, function | cpu_float32,
      R"(The LU decomposition, and a number that is 0 where the matrix can be inverted.
         >>> wisp.linalg.lu_factor_ex(wisp.zeros(1, 1)).info
         tensor(1, dtype=torch.int32))"},
-    {"linalg.lu_factor(Tensor A, *, bool pivot=True, Tensor[]? out=None) -> (LU, pivots)",
+    {"linalg.lu_factor(Tensor A, *, bool pivot=True, Tensor[]!? out=None) -> (LU, pivots)",
      [](const Tensor& a, bool pivot) { return first_two(lu_factor_ex(a, pivot, true, "torch.linalg.lu_factor")); }, function | cpu_float32,
      R"(The LU decomposition, packed, with the exchanges of rows.
         >>> wisp.linalg.lu_factor(wisp.tensor([[2.0]])).pivots
         tensor([1], dtype=torch.int32))"},
-    {"linalg.lu(Tensor A, *, bool pivot=True, Tensor[]? out=None) -> (P, L, U)",
+    {"linalg.lu(Tensor A, *, bool pivot=True, Tensor[]!? out=None) -> (P, L, U)",
      [](const Tensor& a, bool pivot) {
          return whole_of_many("LinalgLuBackward0", {a}, [&] {
              const auto [lu, pivots, info] = lu_factor_ex(a, pivot, false, "linalg.lu");
@@ -552,17 +552,17 @@ static const Operators operators = {
      R"(The factors P, L and U.
         >>> wisp.linalg.lu(wisp.tensor([[2.0]])).U
         tensor([[2.]]))"},
-    {"linalg.lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False, Tensor? out=None)", lu_solve, function,
+    {"linalg.lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False, Tensor!? out=None)", lu_solve, function,
      R"(The solution of systems from their LU decomposition.
         >>> wisp.linalg.lu_solve(*wisp.linalg.lu_factor(wisp.tensor([[2.0]])), wisp.tensor([[4.0]]))
         tensor([[2.]]))"},
-    {"lu_solve(Tensor b|input, Tensor LU_data, Tensor LU_pivots, *, Tensor? out=None)",
+    {"lu_solve(Tensor b|input, Tensor LU_data, Tensor LU_pivots, *, Tensor!? out=None)",
      [](const Tensor& b, const Tensor& lu, const Tensor& pivots) { return lu_solve(lu, pivots, b, true, false); },
      function | method | cpu_float32,
      R"(The solution of systems from their LU decomposition.
         >>> wisp.lu_solve(wisp.tensor([[4.0]]), *wisp.linalg.lu_factor(wisp.tensor([[2.0]])))
         tensor([[2.]]))"},
-    {"lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True, *, Tensor[]? "
+    {"lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True, *, Tensor[]!? "
      "out=None) -> (P, L, U)",
      [](const Tensor& lu, const Tensor& pivots, bool data, bool permutation) {
          return whole_of_many("LuUnpackBackward0", {lu}, [&] { return lu_unpack(lu, pivots, data, permutation); });
@@ -572,32 +572,32 @@ static const Operators operators = {
         >>> wisp.lu_unpack(*wisp.linalg.lu_factor(wisp.eye(2)))[2]
         tensor([[1., 0.],
                 [0., 1.]]))"},
-    {"linalg.solve(Tensor A, Tensor B, *, bool left=True, Tensor? out=None)", solve, function | cpu_float32,
+    {"linalg.solve(Tensor A, Tensor B, *, bool left=True, Tensor!? out=None)", solve, function | cpu_float32,
      R"(The solution X of `A @ X = B`.
         >>> wisp.linalg.solve(wisp.tensor([[2.0, 0.0], [0.0, 4.0]]), wisp.tensor([2.0, 8.0]))
         tensor([1., 2.]))"},
-    {"linalg.solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor[]? out=None) -> "
+    {"linalg.solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor[]!? out=None) -> "
      "(result, info)",
      solve_ex, function,
      R"(The solution of a system, and a number that is 0 where there is one.
         >>> wisp.linalg.solve_ex(wisp.eye(1), wisp.ones(1, 1)).info
         tensor(0, dtype=torch.int32))"},
-    {"linalg.inv(Tensor A, *, Tensor? out=None)", inv, function | takes_batches | cpu_float32,
+    {"linalg.inv(Tensor A, *, Tensor!? out=None)", inv, function | takes_batches | cpu_float32,
      R"(The inverse of matrices.
         >>> wisp.linalg.inv(wisp.tensor([[2.0, 2.0], [0.0, 4.0]]))
         tensor([[ 0.5000, -0.2500],
                 [ 0.0000,  0.2500]]))"},
-    {"inverse(Tensor input, *, Tensor? out=None)", inv, function | method | takes_batches | cpu_float32,
+    {"inverse(Tensor input, *, Tensor!? out=None)", inv, function | method | takes_batches | cpu_float32,
      R"(The inverse of matrices.
         >>> wisp.inverse(wisp.tensor([[2.0, 2.0], [0.0, 4.0]]))
         tensor([[ 0.5000, -0.2500],
                 [ 0.0000,  0.2500]]))"},
-    {"linalg.inv_ex(Tensor A, *, bool check_errors=False, Tensor[]? out=None) -> (inverse, info)",
+    {"linalg.inv_ex(Tensor A, *, bool check_errors=False, Tensor[]!? out=None) -> (inverse, info)",
      [](const Tensor& a, bool check) { return inv_ex(a, check); }, function | cpu_float32,
      R"(The inverse, and a number that is 0 where it exists.
         >>> wisp.linalg.inv_ex(wisp.zeros(1, 1)).info
         tensor(1, dtype=torch.int32))"},
-    {"linalg.det(Tensor A, *, Tensor? out=None)", det, function | takes_batches | cpu_float32,
+    {"linalg.det(Tensor A, *, Tensor!? out=None)", det, function | takes_batches | cpu_float32,
      R"(The determinant of matrices.
         >>> wisp.linalg.det(wisp.tensor([[2.0, 0.0], [0.0, 3.0]]))
         tensor(6.))"},
@@ -605,17 +605,17 @@ static const Operators operators = {
      R"(The determinant of matrices.
         >>> wisp.det(wisp.tensor([[2.0, 0.0], [0.0, 3.0]]))
         tensor(6.))"},
-    {"linalg.slogdet(Tensor A, *, Tensor[]? out=None) -> (sign, logabsdet)", slogdet, function | takes_batches | cpu_float32,
+    {"linalg.slogdet(Tensor A, *, Tensor[]!? out=None) -> (sign, logabsdet)", slogdet, function | takes_batches | cpu_float32,
      R"(The sign and the logarithm of the absolute value of the determinant.
         >>> wisp.linalg.slogdet(wisp.eye(2)).sign
         tensor(1.))"},
-    {"slogdet(Tensor input, *, Tensor[]? out=None) -> (sign, logabsdet)", slogdet, function | method | cpu_float32,
+    {"slogdet(Tensor input, *, Tensor[]!? out=None) -> (sign, logabsdet)", slogdet, function | method | cpu_float32,
      R"(The sign and the logarithm of the absolute value of the determinant.
         >>> wisp.slogdet(wisp.tensor([[2.0, 0.0], [0.0, 3.0]]))
         torch.return_types.slogdet(
         sign=tensor(1.),
         logabsdet=tensor(1.7918)))"},
-    {"linalg.cholesky(Tensor A, *, bool upper=False, Tensor? out=None)", cholesky, function | takes_batches | cpu_float32,
+    {"linalg.cholesky(Tensor A, *, bool upper=False, Tensor!? out=None)", cholesky, function | takes_batches | cpu_float32,
      R"(The triangular factor L with `L @ L.mH` equal to a positive-definite matrix.
         >>> wisp.linalg.cholesky(wisp.tensor([[4.0, 2.0], [2.0, 5.0]]))
         tensor([[2., 0.],
@@ -627,7 +627,7 @@ static const Operators operators = {
         >>> wisp.cholesky(wisp.tensor([[4.0, 2.0], [2.0, 5.0]]))
         tensor([[2., 0.],
                 [1., 2.]]))"},
-    {"linalg.cholesky_ex(Tensor A, *, bool upper=False, bool check_errors=False, Tensor[]? out=None) -> (L, info)",
+    {"linalg.cholesky_ex(Tensor A, *, bool upper=False, bool check_errors=False, Tensor[]!? out=None) -> (L, info)",
      [](const Tensor& a, bool upper, bool check) { return cholesky_ex(a, upper, check); }, function | cpu_float32,
      R"(The Cholesky factor, and a number that is 0 where it exists.
         >>> wisp.linalg.cholesky_ex(wisp.tensor([[-1.0]])).info
@@ -643,7 +643,7 @@ static const Operators operators = {
      R"(The inverse of a matrix from its Cholesky factor.
         >>> wisp.cholesky_inverse(wisp.tensor([[2.0]]))
         tensor([[0.2500]]))"},
-    {"linalg.solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, bool unitriangular=False, Tensor? "
+    {"linalg.solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, bool unitriangular=False, Tensor!? "
      "out=None)",
      solve_triangular, function,
      R"(The solution of a triangular system.
@@ -651,7 +651,7 @@ static const Operators operators = {
         tensor([[1.],
                 [1.]]))"},
     {"triangular_solve(Tensor b, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False, *, "
-     "Tensor[]? out=None) -> (solution, cloned_coefficient)",
+     "Tensor[]!? out=None) -> (solution, cloned_coefficient)",
      [](const Tensor& b, const Tensor& a, bool upper, bool transposed, bool unitriangular) {
          return whole_of_many("TriangularSolveBackward0", {b, a}, [&] { return triangular_solve(b, a, upper, transposed, unitriangular); });
      },
@@ -659,18 +659,18 @@ static const Operators operators = {
      R"(The solution of a triangular system.
         >>> wisp.triangular_solve(wisp.tensor([[4.0]]), wisp.tensor([[2.0]])).solution
         tensor([[2.]]))"},
-    {"linalg.ldl_factor_ex(Tensor A, *, bool hermitian=False, bool check_errors=False, Tensor[]? out=None) -> (LD, "
+    {"linalg.ldl_factor_ex(Tensor A, *, bool hermitian=False, bool check_errors=False, Tensor[]!? out=None) -> (LD, "
      "pivots, info)",
      [](const Tensor& a, bool hermitian, bool check) { return ldl_factor_ex(a, hermitian, check); }, function,
      R"(The LDL decomposition, and a number that is 0 where it exists.
         >>> wisp.linalg.ldl_factor_ex(wisp.tensor([[4.0]])).info
         tensor(0, dtype=torch.int32))"},
-    {"linalg.ldl_factor(Tensor A, *, bool hermitian=False, Tensor[]? out=None) -> (LD, pivots)",
+    {"linalg.ldl_factor(Tensor A, *, bool hermitian=False, Tensor[]!? out=None) -> (LD, pivots)",
      [](const Tensor& a, bool hermitian) { return first_two(ldl_factor_ex(a, hermitian, true, "torch.linalg.ldl_factor")); }, function,
      R"(The LDL decomposition of symmetric matrices, packed.
         >>> wisp.linalg.ldl_factor(wisp.tensor([[4.0]])).LD
         tensor([[4.]]))"},
-    {"linalg.ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False, Tensor? out=None)", ldl_solve, function,
+    {"linalg.ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False, Tensor!? out=None)", ldl_solve, function,
      R"(The solution of systems from their LDL decomposition.
         >>> wisp.linalg.ldl_solve(*wisp.linalg.ldl_factor(wisp.tensor([[4.0]])), wisp.tensor([[8.0]]))
         tensor([[2.]]))"},

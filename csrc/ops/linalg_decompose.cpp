@@ -510,12 +510,12 @@ std::tuple<Tensor, Tensor, Tensor> svd(const Tensor& a, bool full_matrices) {
 }
 
 static const Operators operators = {
-    {"linalg.qr(Tensor A, str mode='reduced', *, Tensor[]? out=None) -> (Q, R)", qr, function | takes_batches | cpu_float32,
+    {"linalg.qr(Tensor A, str mode='reduced', *, Tensor[]!? out=None) -> (Q, R)", qr, function | takes_batches | cpu_float32,
      R"(The factors Q (orthonormal columns) and R (upper triangle).
         >>> wisp.linalg.qr(wisp.eye(2)).R.abs()
         tensor([[1., 0.],
                 [0., 1.]]))"},
-    {"qr(Tensor input, bool some=True, *, Tensor[]? out=None) -> (Q, R)",
+    {"qr(Tensor input, bool some=True, *, Tensor[]!? out=None) -> (Q, R)",
      [](const Tensor& a, bool some) { return qr(a, some ? "reduced" : "complete"); }, function | method | cpu_float32,
      R"(The factors Q (orthonormal columns) and R (upper triangle) of a matrix.
         >>> wisp.qr(wisp.eye(2)).R.abs()
@@ -535,7 +535,7 @@ static const Operators operators = {
         >>> wisp.orgqr(*wisp.geqrf(wisp.eye(2))).abs()
         tensor([[1., 0.],
                 [0., 1.]]))"},
-    {"ormqr(Tensor input, Tensor tau|input2, Tensor other|input3, bool left=True, bool transpose=False, *, Tensor? out=None)",
+    {"ormqr(Tensor input, Tensor tau|input2, Tensor other|input3, bool left=True, bool transpose=False, *, Tensor!? out=None)",
      [](const Tensor& a, const Tensor& tau, const Tensor& other, bool left, bool transposed) {
          return whole("OrmqrBackward0", {a, tau, other}, [&] { return ormqr(a, tau, other, left, transposed); });
      },
@@ -544,18 +544,18 @@ static const Operators operators = {
         >>> wisp.ormqr(*wisp.geqrf(wisp.eye(2)), wisp.eye(2)).abs()
         tensor([[1., 0.],
                 [0., 1.]]))"},
-    {"linalg.svd(Tensor A, bool full_matrices=True, *, str? driver=None, Tensor[]? out=None) -> (U, S, Vh)",
+    {"linalg.svd(Tensor A, bool full_matrices=True, *, str? driver=None, Tensor[]!? out=None) -> (U, S, Vh)",
      [](const Tensor& a, bool full, std::optional<std::string>) { return svd(a, full); },
      by_complex64 | function | takes_batches | cpu_float32,
      R"(The singular value decomposition U, S and the conjugate transpose of V.
         >>> wisp.linalg.svd(wisp.tensor([[3.0, 0.0], [0.0, 4.0]])).S
         tensor([4., 3.]))"},
-    {"linalg.svdvals(Tensor A, *, str? driver=None, Tensor? out=None)",
+    {"linalg.svdvals(Tensor A, *, str? driver=None, Tensor!? out=None)",
      [](const Tensor& a, std::optional<std::string>) { return svdvals(a); }, function | takes_batches | cpu_float32,
      R"(The singular values, in descending order.
         >>> wisp.linalg.svdvals(wisp.tensor([[3.0, 0.0], [0.0, 4.0]]))
         tensor([4., 3.]))"},
-    {"svd(Tensor input, bool some=True, bool compute_uv=True, *, Tensor[]? out=None) -> (U, S, V)",
+    {"svd(Tensor input, bool some=True, bool compute_uv=True, *, Tensor[]!? out=None) -> (U, S, V)",
      [](const Tensor& a, bool some, bool vectors) -> std::tuple<Tensor, Tensor, Tensor> {
          check_matrix(a, "linalg.svd");
          if (!vectors)
@@ -568,12 +568,12 @@ static const Operators operators = {
      R"(The singular value decomposition U, S, V.
         >>> wisp.svd(wisp.tensor([[3.0, 0.0], [0.0, 4.0]])).S
         tensor([4., 3.]))"},
-    {"linalg.eigh(Tensor A, str UPLO='L', *, Tensor[]? out=None) -> (eigenvalues, eigenvectors)",
+    {"linalg.eigh(Tensor A, str UPLO='L', *, Tensor[]!? out=None) -> (eigenvalues, eigenvectors)",
      [](const Tensor& a, std::string uplo) { return eigh(a, uplo, true, "linalg.eigh"); }, function | takes_batches | cpu_float32,
      R"(Eigenvalues, in ascending order, and eigenvectors of symmetric or Hermitian matrices.
         >>> wisp.linalg.eigh(wisp.tensor([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
         tensor([1., 2.]))"},
-    {"linalg.eigvalsh(Tensor A, str UPLO='L', *, Tensor? out=None)",
+    {"linalg.eigvalsh(Tensor A, str UPLO='L', *, Tensor!? out=None)",
      [](const Tensor& a, std::string uplo) { return std::get<0>(eigh(a, uplo, false, "linalg.eigvalsh")); },
      function | takes_batches | cpu_float32,
      R"(Eigenvalues of symmetric or Hermitian matrices.

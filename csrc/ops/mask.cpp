@@ -246,7 +246,7 @@ static const Operators operators = {
          return index_put_(x, without_masks(indices), values, accumulate);
      },
      function | method | any_device},
-    {"take(Tensor input, Tensor index|indices, *, Tensor? out=None)", [](const Tensor& x, const Tensor& at) { return take(x, at); },
+    {"take(Tensor input, Tensor index|indices, *, Tensor!? out=None)", [](const Tensor& x, const Tensor& at) { return take(x, at); },
      function | method,
      R"(Elements of the flattened tensor by their numbers.
         >>> wisp.take(wisp.tensor([[1, 2], [3, 4]]), wisp.tensor([0, 3]))
@@ -276,7 +276,7 @@ static const Operators operators = {
     {"masked_fill_(Tensor input, Tensor mask, Operand value)",
      [](const Tensor& x, const Tensor& mask, const Arg& value) { return masked_fill_(x, mask, value); },
      complex_half | method | elementwise},
-    {"masked_select(Tensor input, Tensor mask, *, Tensor? out=None)",
+    {"masked_select(Tensor input, Tensor mask, *, Tensor!? out=None)",
      [](const Tensor& x, const Tensor& mask) { return masked_select(x, mask); }, stored | function | method,
      R"(The elements where the mask is true, in one dimension.
         >>> wisp.masked_select(wisp.tensor([1, 2, 3]), wisp.tensor([True, False, True]))

@@ -641,32 +641,32 @@ static void old_order(const char* name) {
     }
 
 static const Operators operators = {
-    {"mm(Tensor input, Tensor mat2, *, Tensor? out=None)", mm, function | method | in_lower | also("spmm dsmm"),
+    {"mm(Tensor input, Tensor mat2, *, Tensor!? out=None)", mm, function | method | in_lower | also("spmm dsmm"),
      R"(The product of two matrices.
         >>> wisp.mm(wisp.tensor([[1, 2]]), wisp.tensor([[3], [4]]))
         tensor([[11]]))"},
-    {"bmm(Tensor input, Tensor mat2|batch2, *, Tensor? out=None)", bmm, function | method | in_lower,
+    {"bmm(Tensor input, Tensor mat2|batch2, *, Tensor!? out=None)", bmm, function | method | in_lower,
      R"(The products of the matrices of two batches.
         >>> wisp.bmm(wisp.ones(2, 1, 3), wisp.ones(2, 3, 1)).flatten()
         tensor([3., 3.]))"},
-    {"matmul(Tensor input, Tensor other|tensor2, *, Tensor? out=None)", matmul, function | method | in_lower,
+    {"matmul(Tensor input, Tensor other|tensor2, *, Tensor!? out=None)", matmul, function | method | in_lower,
      R"(The product of vectors, matrices or batches of matrices; the same as `@`.
         >>> wisp.matmul(wisp.tensor([[1, 2], [3, 4]]), wisp.tensor([1, 1]))
         tensor([3, 7]))"},
-    {"linalg.matmul(Tensor input, Tensor other|tensor2, *, Tensor? out=None)", matmul, function | in_lower,
+    {"linalg.matmul(Tensor input, Tensor other|tensor2, *, Tensor!? out=None)", matmul, function | in_lower,
      R"(The matrix product.
         >>> wisp.linalg.matmul(wisp.eye(2), wisp.ones(2, 1))
         tensor([[1.],
                 [1.]]))"},
-    {"mv(Tensor input, Tensor vec, *, Tensor? out=None)", mv, function | method | cuda_lower,
+    {"mv(Tensor input, Tensor vec, *, Tensor!? out=None)", mv, function | method | cuda_lower,
      R"(The product of a matrix and a vector.
         >>> wisp.mv(wisp.tensor([[1, 2], [3, 4]]), wisp.tensor([1, 1]))
         tensor([3, 7]))"},
-    {"dot(Tensor input, Tensor tensor|other, *, Tensor? out=None)", dot, function | method | cuda_widest,
+    {"dot(Tensor input, Tensor tensor|other, *, Tensor!? out=None)", dot, function | method | cuda_widest,
      R"(The sum of the products of two vectors.
         >>> wisp.dot(wisp.tensor([1, 2]), wisp.tensor([3, 4]))
         tensor(11))"},
-    {"vdot(Tensor input, Tensor other, *, Tensor? out=None)", vdot, function | method | cuda_widest,
+    {"vdot(Tensor input, Tensor other, *, Tensor!? out=None)", vdot, function | method | cuda_widest,
      R"(The sum of the products of two vectors, the first one conjugated.
         >>> wisp.vdot(wisp.tensor([1j]), wisp.tensor([1j]))
         tensor(1.+0.j))"},
@@ -680,13 +680,13 @@ static const Operators operators = {
         >>> wisp.ger(wisp.tensor([1, 2]), wisp.tensor([3, 4]))
         tensor([[3, 4],
                 [6, 8]]))"},
-    {"addmm(Tensor input, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha=1, Tensor? out=None)", addmm,
+    {"addmm(Tensor input, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha=1, Tensor!? out=None)", addmm,
      function | method | inplace | in_lower,
      R"(`beta * input + alpha * mat1 @ mat2`.
         >>> wisp.addmm(wisp.ones(2), wisp.eye(2), wisp.eye(2))
         tensor([[2., 1.],
                 [1., 2.]]))"},
-    {"addmv(Tensor input, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1, Tensor? out=None)", addmv,
+    {"addmv(Tensor input, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1, Tensor!? out=None)", addmv,
      function | method | inplace | inplace_function | cuda_lower,
      R"(`beta * input + alpha * mat @ vec`.
         >>> wisp.addmv(wisp.ones(2), wisp.eye(2), wisp.tensor([1.0, 2.0]))
@@ -697,20 +697,20 @@ static const Operators operators = {
         >>> wisp.addr(wisp.zeros(2, 2), wisp.tensor([1.0, 2.0]), wisp.ones(2))
         tensor([[1., 1.],
                 [2., 2.]]))"},
-    {"addbmm(Tensor input, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1, Tensor? out=None)", addbmm,
+    {"addbmm(Tensor input, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1, Tensor!? out=None)", addbmm,
      function | method | in_lower,
      R"(`beta * input + alpha * (sum of the products of the matrices of two batches)`.
         >>> wisp.addbmm(wisp.zeros(2, 2), wisp.ones(3, 2, 4), wisp.ones(3, 4, 2))
         tensor([[12., 12.],
                 [12., 12.]]))"},
     {"addbmm_(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1)", addbmm_, method},
-    {"baddbmm(Tensor input, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1, Tensor? out=None)", baddbmm,
+    {"baddbmm(Tensor input, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1, Tensor!? out=None)", baddbmm,
      function | method | inplace | in_lower,
      R"(`beta * input + alpha * batch1 @ batch2`, matrix by matrix.
         >>> wisp.baddbmm(wisp.zeros(1, 2, 2), wisp.ones(1, 2, 3), wisp.ones(1, 3, 2))
         tensor([[[3., 3.],
                  [3., 3.]]]))"},
-    {"nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor? out=None)", linear, function | in_lower,
+    {"nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor!? out=None)", linear, function | in_lower,
      R"(`input @ weight.T + bias`.
         >>> wisp.nn.functional.linear(wisp.tensor([1.0, 2.0]), wisp.tensor([[1.0, 1.0]]), wisp.tensor([0.5]))
         tensor([3.5000]))"},

@@ -514,7 +514,7 @@ static const Operators operators = {
         tensor([[-1.],
                 [ 1.]]))"},
     {"native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
-     "bool training, float momentum, float eps, *, Tensor[]? out=None)",
+     "bool training, float momentum, float eps, *, Tensor[]!? out=None)",
      [](const Tensor& x, const Tensor& w, const Tensor& b, const Tensor& m, const Tensor& v, bool training, double momentum, double eps) {
          BatchStatistics s;
          const Tensor y = batch_norm(x, w, b, m, v, training, momentum, eps, &s);

@@ -656,7 +656,7 @@ Tensor max_unpool_by_window(int dims, const Tensor& input, const Tensor& indices
 #define WISP_AVG_POOL(n)                                                                                             \
     {"nn.functional.avg_pool" #n                                                                                     \
      "d(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, "                                      \
-     "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor? out=None)",          \
+     "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor!? out=None)",         \
      [](const Tensor& x, Dims k, std::optional<Dims> s, Dims p, bool ceil, bool include, std::optional<int64_t> d) { \
          return avg_pool(n, "avg_pool" #n "d", x, k, s, p, ceil, include, d);                                        \
      },                                                                                                              \

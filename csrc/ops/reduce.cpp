@@ -614,12 +614,12 @@ static double correction_of(const std::optional<Scalar>& correction) { return co
     {#NAME "(Tensor input, *, Tensor? out=None)", [](const Tensor& x) { return extreme_of_all(KIND, x); }, function | method},             \
         {#NAME "(Tensor input, Tensor other, *, Tensor? out=None)", [](const Tensor& a, const Tensor& b) { return OTHER(a, b); },          \
          function | method},                                                                                                               \
-        {#NAME "(Tensor input, int dim, bool keepdim=False, *, Tensor? out=None) -> (values, indices)",                                    \
+        {#NAME "(Tensor input, int dim, bool keepdim=False, *, Tensor!? out=None) -> (values, indices)",                                   \
          [](const Tensor& x, int64_t dim, bool keepdim) { return extreme(KIND, x, dim, keepdim); }, function | method},                    \
-        {"arg" #NAME "(Tensor input, int? dim=None, bool keepdim=False, *, Tensor? out=None)",                                             \
+        {"arg" #NAME "(Tensor input, int? dim=None, bool keepdim=False, *, Tensor!? out=None)",                                            \
          [](const Tensor& x, std::optional<int64_t> dim, bool keepdim) { return arg_extreme(KIND, x, dim, keepdim); }, function | method}, \
     {                                                                                                                                      \
-        "a" #NAME "(Tensor input, int[]? dim=(), bool keepdim=False, *, Tensor? out=None)",                                                \
+        "a" #NAME "(Tensor input, int[]? dim=(), bool keepdim=False, *, Tensor!? out=None)",                                               \
             [](const Tensor& x, std::optional<Dims> dim, bool keepdim, Out out) {                                                          \
                 return amax_or_amin(KIND, x, dim.value_or(Dims()), keepdim, out);                                                          \
             },                                                                                                                             \
@@ -633,29 +633,29 @@ static const Operators operators = {
      R"(The sum, of all or along dimensions.
         >>> wisp.sum(wisp.tensor([[1, 2], [3, 4]]), dim=0)
         tensor([4, 6]))"},
-    {"sum(Tensor input, int[]? dim, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
+    {"sum(Tensor input, int[]? dim, bool keepdim=False, dtype? dtype=None, *, Tensor^? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype, Out out) {
          return sum_masked(x, dims_mask(x, dim), keepdim, dtype, "SumBackward1", out);
      },
      function | method},
-    {"mean(Tensor input, *, dtype? dtype=None, Tensor? out=None)",
+    {"mean(Tensor input, *, dtype? dtype=None, Tensor^? out=None)",
      [](const Tensor& x, std::optional<DType> dtype) { return mean_masked(x, dims_mask(x, {}), false, dtype, "MeanBackward0"); },
      function | method | reduces | documented_method("mean(dim=None, keepdim=False, *, dtype=None)"),
      R"(The mean, of all or along dimensions.
         >>> wisp.mean(wisp.tensor([[1.0, 2.0], [3.0, 4.0]]), dim=0)
         tensor([2., 3.]))"},
-    {"mean(Tensor input, int[]? dim, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
+    {"mean(Tensor input, int[]? dim, bool keepdim=False, *, dtype? dtype=None, Tensor^? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype, Out out) {
          return mean_masked(x, dims_mask(x, dim), keepdim, dtype, "MeanBackward1", out);
      },
      function | method},
-    {"nansum(Tensor input, int[]? dim=None, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
+    {"nansum(Tensor input, int[]? dim=None, bool keepdim=False, dtype? dtype=None, *, Tensor^? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) { return nansum(x, dim, keepdim, dtype); },
      function | method | reduces,
      R"(The sum of the elements that are not NaN.
         >>> wisp.nansum(wisp.tensor([1.0, wisp.nan, 3.0]))
         tensor(4.))"},
-    {"nanmean(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? out=None)",
+    {"nanmean(Tensor input, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor^? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) { return nanmean(x, dim, keepdim, dtype); },
      function | method | reduces,
      R"(The mean of the elements that are not NaN.
@@ -666,7 +666,7 @@ static const Operators operators = {
      R"(The product, of all or along a dimension.
         >>> wisp.prod(wisp.tensor([[1, 2], [3, 4]]), dim=1)
         tensor([ 2, 12]))"},
-    {"prod(Tensor input, int dim, bool keepdim=False, dtype? dtype=None, *, Tensor? out=None)",
+    {"prod(Tensor input, int dim, bool keepdim=False, dtype? dtype=None, *, Tensor^? out=None)",
      [](const Tensor& x, int64_t dim, bool keepdim, std::optional<DType> dtype) { return prod(x, dim, keepdim, dtype); },
      function | method},
     WISP_EXTREME(max, Reduction::max, maximum),
@@ -678,12 +678,12 @@ static const Operators operators = {
         torch.return_types.aminmax(
         min=tensor(1),
         max=tensor(3)))"},
-    {"any(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor? out=None)",
+    {"any(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor&? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return any(x, dim, keepdim); }, stored | function | method | reduces,
      R"(Whether at least one element is true, in all or along dimensions.
         >>> wisp.any(wisp.tensor([[False, False], [True, False]]), dim=1)
         tensor([False,  True]))"},
-    {"all(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor? out=None)",
+    {"all(Tensor input, int[]? dim=None, bool keepdim=False, *, Tensor&? out=None)",
      [](const Tensor& x, std::optional<Dims> dim, bool keepdim) { return all(x, dim, keepdim); }, stored | function | method | reduces,
      R"(Whether all elements are true, in all or along dimensions.
         >>> wisp.all(wisp.tensor([[True, False], [True, True]]), dim=1)
@@ -695,7 +695,7 @@ static const Operators operators = {
         tensor([1, 2]))"},
     WISP_SPREAD(var, false),
     WISP_SPREAD(std, true),
-    {"linalg.vector_norm(Tensor x, Number ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor? "
+    {"linalg.vector_norm(Tensor x, Number ord=2, int[]? dim=None, bool keepdim=False, *, dtype? dtype=None, Tensor!? "
      "out=None)",
      [](const Tensor& x, Scalar p, std::optional<Dims> dim, bool keepdim, std::optional<DType> dtype) {
          if (p.is_complex()) throw RuntimeError("linalg.vector_norm: Expected a non-complex scalar as the order of norm.");
@@ -705,7 +705,7 @@ static const Operators operators = {
      R"(The norm of the elements, of all or along dimensions: `ord` is a number, inf, -inf or 0.
         >>> wisp.linalg.vector_norm(wisp.tensor([3.0, 4.0]))
         tensor(5.))"},
-    {"frobenius_norm(Tensor input, int[] dim, bool keepdim=False, *, Tensor? out=None)",
+    {"frobenius_norm(Tensor input, int[] dim, bool keepdim=False, *, Tensor!? out=None)",
      [](const Tensor& x, Dims dim, bool keepdim) { return vector_norm(x, 2, dim, keepdim, {}); },
      by_complex64 | function | reduces | cuda_float32,
      R"(The square root of the sum of squares, along dimensions.

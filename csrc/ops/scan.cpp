@@ -165,13 +165,13 @@ static Tensor diff(const Tensor& x, int64_t n, int64_t dim, const Tensor& prepen
 }
 
 static const Operators operators = {
-    {"cumsum(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
+    {"cumsum(Tensor input, int dim, dtype? dtype=None, *, Tensor^? out=None)",
      [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return cumsum(x, dim, dtype); },
      function | method | inplace | along_dim | cuda_float32,
      R"(The sums of the elements so far, along a dimension.
         >>> wisp.cumsum(wisp.tensor([1, 2, 3, 4]), dim=0)
         tensor([ 1,  3,  6, 10]))"},
-    {"cumprod(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
+    {"cumprod(Tensor input, int dim, dtype? dtype=None, *, Tensor^? out=None)",
      [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return cumprod(x, dim, dtype); },
      function | method | inplace | along_dim | cuda_float32,
      R"(The products of the elements so far, along a dimension.

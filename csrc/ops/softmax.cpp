@@ -58,13 +58,13 @@ Tensor softmax(const Tensor& x, int64_t dim) { return softmax_of(x, dim, false);
 Tensor log_softmax(const Tensor& x, int64_t dim) { return softmax_of(x, dim, true); }
 
 static const Operators operators = {
-    {"softmax(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
+    {"softmax(Tensor input, int dim, dtype? dtype=None, *, Tensor!? out=None)",
      [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return softmax(cast(x, dtype), dim); },
      function | method | cuda_float32,
      R"(Exponentials along a dimension, divided by their sum.
         >>> wisp.softmax(wisp.tensor([0.0, 0.0]), dim=0)
         tensor([0.5000, 0.5000]))"},
-    {"log_softmax(Tensor input, int dim, dtype? dtype=None, *, Tensor? out=None)",
+    {"log_softmax(Tensor input, int dim, dtype? dtype=None, *, Tensor!? out=None)",
      [](const Tensor& x, int64_t dim, std::optional<DType> dtype) { return log_softmax(cast(x, dtype), dim); },
      function | method | cuda_float32,
      R"(The logarithm of `softmax`, exact where that would be 0.

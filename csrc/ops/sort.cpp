@@ -487,7 +487,7 @@ static Tensor isin(const Tensor& elements, const Tensor& tests, bool invert) {
 }
 
 static const Operators operators = {
-    {"sort(Tensor input, int dim=-1, bool descending=False, *, Tensor? out=None) -> (values, indices)",
+    {"sort(Tensor input, int dim=-1, bool descending=False, *, Tensor!? out=None) -> (values, indices)",
      [](const Tensor& x, int64_t dim, bool descending) { return sort(x, dim, descending); },
      function | method | along_dim | documented("sort(input, dim=-1, descending=False, *, stable=False, out=None)") |
          documented_method("sort(dim=-1, descending=False, stable=False)"),
@@ -496,7 +496,7 @@ static const Operators operators = {
         torch.return_types.sort(
         values=tensor([3, 2, 1]),
         indices=tensor([0, 2, 1])))"},
-    {"sort(Tensor input, *, bool? stable, int dim=-1, bool descending=False, Tensor? out=None) -> (values, indices)",
+    {"sort(Tensor input, *, bool? stable, int dim=-1, bool descending=False, Tensor!? out=None) -> (values, indices)",
      [](const Tensor& x, std::optional<bool>, int64_t dim, bool descending) { return sort(x, dim, descending, "SortBackward1"); },
      function | method},
     {"argsort(Tensor input, int dim=-1, bool descending=False, bool stable=False, *, Tensor? out=None)",
@@ -504,11 +504,11 @@ static const Operators operators = {
      R"(The indices that sort a tensor along a dimension.
         >>> wisp.argsort(wisp.tensor([3, 1, 2]))
         tensor([1, 2, 0]))"},
-    {"msort(Tensor input, *, Tensor? out=None)", [](const Tensor& x) { return std::get<0>(sort(x, 0, false)); }, function | method,
+    {"msort(Tensor input, *, Tensor!? out=None)", [](const Tensor& x) { return std::get<0>(sort(x, 0, false)); }, function | method,
      R"(The tensor sorted along its first dimension.
         >>> wisp.msort(wisp.tensor([3, 1, 2]))
         tensor([1, 2, 3]))"},
-    {"topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor? out=None) -> (values, "
+    {"topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor!? out=None) -> (values, "
      "indices)",
      [](const Tensor& x, int64_t k, int64_t dim, bool largest, bool) { return topk(x, k, dim, largest); }, function | method | along_dim,
      R"(The k largest (or smallest) elements along a dimension, and their indices.
@@ -516,7 +516,7 @@ static const Operators operators = {
         torch.return_types.topk(
         values=tensor([4, 3]),
         indices=tensor([2, 0])))"},
-    {"kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False, *, Tensor? out=None) -> (values, indices)",
+    {"kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False, *, Tensor!? out=None) -> (values, indices)",
      [](const Tensor& x, int64_t k, int64_t dim, bool keepdim) { return kthvalue(x, k, dim, keepdim); }, function | method | along_dim,
      R"(The k-th smallest element along a dimension, and its index.
         >>> wisp.kthvalue(wisp.tensor([3, 1, 2]), 2)
@@ -528,21 +528,21 @@ static const Operators operators = {
      R"(The element in the middle, the lower one of two; along a dimension, with its index.
         >>> wisp.median(wisp.tensor([5.0, 1.0, 3.0]))
         tensor(3.))"},
-    {"median(Tensor input, int dim, bool keepdim=False, *, Tensor? out=None) -> (values, indices)",
+    {"median(Tensor input, int dim, bool keepdim=False, *, Tensor!? out=None) -> (values, indices)",
      [](const Tensor& x, int64_t dim, bool keepdim) { return median(x, dim, keepdim, false); }, function | method},
     {"nanmedian(Tensor input)", [](const Tensor& x) { return median_of_all(x, true); },
      function | method | reduces | documented_method("nanmedian(dim=None, keepdim=False)"),
      R"(The median of the elements that are not NaN.
         >>> wisp.nanmedian(wisp.tensor([1.0, wisp.nan, 3.0]))
         tensor(1.))"},
-    {"nanmedian(Tensor input, int dim, bool keepdim=False, *, Tensor? out=None) -> (values, indices)",
+    {"nanmedian(Tensor input, int dim, bool keepdim=False, *, Tensor!? out=None) -> (values, indices)",
      [](const Tensor& x, int64_t dim, bool keepdim) { return median(x, dim, keepdim, true); }, function | method},
-    {"mode(Tensor input, int dim=-1, bool keepdim=False, *, Tensor? out=None) -> (values, indices)",
+    {"mode(Tensor input, int dim=-1, bool keepdim=False, *, Tensor!? out=None) -> (values, indices)",
      [](const Tensor& x, int64_t dim, bool keepdim) { return mode(x, dim, keepdim); }, function | method | along_dim,
      R"(The element that occurs most often along a dimension, and an index of it.
         >>> wisp.mode(wisp.tensor([1, 2, 2, 3])).values
         tensor(2))"},
-    {"quantile(Tensor input, Operand q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor? "
+    {"quantile(Tensor input, Operand q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor!? "
      "out=None)",
      [](const Tensor& x, const Arg& q, std::optional<int64_t> dim, bool keepdim, std::string how) {
          return quantile_at(x, q, dim, keepdim, how, false);
@@ -551,7 +551,7 @@ static const Operators operators = {
      R"(The values below which shares `q` of the elements lie; between two elements by `interpolation`.
         >>> wisp.quantile(wisp.tensor([1.0, 2.0, 3.0, 4.0]), wisp.tensor([0.25, 0.5]))
         tensor([1.7500, 2.5000]))"},
-    {"nanquantile(Tensor input, Operand q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor? "
+    {"nanquantile(Tensor input, Operand q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor!? "
      "out=None)",
      [](const Tensor& x, const Arg& q, std::optional<int64_t> dim, bool keepdim, std::string how) {
          return quantile_at(x, q, dim, keepdim, how, true);
@@ -573,7 +573,7 @@ static const Operators operators = {
         >>> wisp.unique_consecutive(wisp.tensor([1, 1, 2, 1]))
         tensor([1, 2, 1]))"},
     {"searchsorted(Tensor sorted_sequence, Operand input|values, *, bool out_int32=False, bool right=False, str? side=None, "
-     "Tensor? sorter=None, Tensor? out=None)",
+     "Tensor? sorter=None, Tensor!? out=None)",
      [](const Tensor& b, const Arg& v, bool narrow, bool right, std::optional<std::string> side, const Tensor& sorter) {
          return searchsorted(b, values_of(v, b.dtype()), narrow, is_right(right, side), sorter);
      },
@@ -581,7 +581,7 @@ static const Operators operators = {
      R"(Where values would have to be inserted into a sorted sequence.
         >>> wisp.searchsorted(wisp.tensor([1, 3, 5]), wisp.tensor([2, 3, 6]))
         tensor([1, 1, 3]))"},
-    {"bucketize(Operand input, Tensor boundaries, *, bool out_int32=False, bool right=False, Tensor? out=None)",
+    {"bucketize(Operand input, Tensor boundaries, *, bool out_int32=False, bool right=False, Tensor!? out=None)",
      [](const Arg& v, const Tensor& b, bool narrow, bool right) {
          if (b.dim() != 1) throw RuntimeError("boundaries tensor must be 1 dimension, but got dim(", b.dim(), ")");
          return searchsorted(b, values_of(v, b.dtype()), narrow, right, Tensor());
@@ -595,12 +595,12 @@ static const Operators operators = {
      R"(How often each number from 0 on occurs, or the sum of its weights.
         >>> wisp.bincount(wisp.tensor([0, 1, 1, 3]))
         tensor([1, 2, 0, 1]))"},
-    {"histc(Tensor input, int bins=100, Number min=0, Number max=0, *, Tensor? out=None)",
+    {"histc(Tensor input, int bins=100, Number min=0, Number max=0, *, Tensor!? out=None)",
      [](const Tensor& x, int64_t bins, Scalar low, Scalar high) { return histc(x, bins, low, high); }, function | method,
      R"(How many elements fall into each of `bins` equal parts between `min` and `max`.
         >>> wisp.histc(wisp.tensor([1.0, 2.0, 2.5, 4.0]), bins=3, min=1, max=4)
         tensor([1., 2., 1.]))"},
-    {"isin(Operand elements, Operand test_elements, *, bool assume_unique=False, bool invert=False, Tensor? out=None)",
+    {"isin(Operand elements, Operand test_elements, *, bool assume_unique=False, bool invert=False, Tensor!? out=None)",
      [](const Arg& x, const Arg& tests, bool, bool invert) {
          return isin(values_of(x, tests.tensor ? tests.tensor->dtype() : DType::i64),
                      values_of(tests, x.tensor ? x.tensor->dtype() : DType::i64), invert);

@@ -51,16 +51,19 @@ void make_writable(const Tensor& out, const Dims& sizes, const std::string& name
     check_inplace(out, name.c_str(), false);
 }
 
-void copy_out(const Tensor& out, const Tensor& result, const std::string& name, bool exact, bool any) {
+void copy_out(const Tensor& out, const Tensor& result, const std::string& name, OutRule rule) {
     const DType r = result.dtype(), o = out.dtype();
-    if (exact && r != o)
+    if (rule == OutRule::truth && o != DType::boolean && o != DType::u8)
+        throw RuntimeError(name, " only supports bool tensor for result, got: ", type_name(o));
+    if ((rule == OutRule::exact || rule == OutRule::decides) && r != o)
         throw RuntimeError("Expected out tensor to have dtype ", r, ", but got ", o, " instead (", name,
                            r == DType::boolean ? std::string(" does not support non-boolean outputs)")
                            : is_complex(r) ? str(": Expected object of scalar type ", type_name(r), " but got scalar type ", type_name(o),
                                                  " for argument 'out')")
                                            : str(": expected scalar_type ", type_name(r), " but found ", type_name(o),
                                                  "; its result is of scalar type ", type_name(r), ")"));
-    if (!any && ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean)))
+    if (rule == OutRule::castable &&
+        ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean)))
         throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name,
                            ", out=): Expected out tensor to have dtype ", r, ", but got ", o == DType::i32 ? "int" : name_of(o),
                            " instead: Expected result to be safely castable from ", type_name(r), " dtype, but got result with dtype ",
@@ -150,7 +153,7 @@ PyObject* call_with_out(const std::string& name, const Overload& o, PyObject** s
     if (grad_enabled() && differentiated(out))
         throw RuntimeError(name, "(): functions with out=... arguments don't support automatic differentiation, but out requires grad.");
     GradMode off(false);
-    // What is made from nothing is made in the dtype of out=, and numbers in a row (arange, linspace) in its shape, if there are as many.
+    // Sums and what is made from nothing are made in the dtype of out=, and numbers in a row (arange, linspace) in its shape, if there are as many.
     Ref dtype;
     bool row = false;
     if (is_tensor(out))
@@ -160,6 +163,7 @@ PyObject* call_with_out(const std::string& name, const Overload& o, PyObject** s
             if (parameter == "dtype") {
                 dtype = Ref(dtype_object(FromPython<const Tensor&>::get(out).dtype()));
                 factory = i + 1;
+                if (o.out_rule == OutRule::decides && slots[i] == Py_None) slots[i] = dtype.get();
             }
             if (parameter == "layout" && factory) {
                 PyObject*& given = slots[factory - 1];
@@ -190,7 +194,7 @@ PyObject* call_with_out(const std::string& name, const Overload& o, PyObject** s
     if (is_tensor(result.get()) && is_tensor(out)) check(out, result.get());
     if (is_tensor(result.get())) {
         if (!is_tensor(out)) throw TypeError(name, "(): argument 'out' must be Tensor, not ", Py_TYPE(out)->tp_name);
-        copy_out(Tensor::borrow(as_tensor_object(out)), Tensor::borrow(as_tensor_object(result.get())), name, o.exact_out, o.any_out);
+        copy_out(Tensor::borrow(as_tensor_object(out)), Tensor::borrow(as_tensor_object(result.get())), name, o.out_rule);
         // A factory's requires_grad is out's: what is made from nothing is a leaf.
         if (Tensor made = Tensor::borrow(as_tensor_object(result.get())); made->requires_grad && !made->grad_fn)
             as_tensor_object(out)->requires_grad = true;
@@ -208,7 +212,7 @@ PyObject* call_with_out(const std::string& name, const Overload& o, PyObject** s
         if (is_sparse(item)) refuse_sparse((name + "(out=)").c_str());
         check(item, PyTuple_GET_ITEM(result.get(), i));
         outs.push_back(Tensor::borrow(as_tensor_object(item)));
-        copy_out(outs.back(), Tensor::borrow(as_tensor_object(PyTuple_GET_ITEM(result.get(), i))), name, o.exact_out, o.any_out);
+        copy_out(outs.back(), Tensor::borrow(as_tensor_object(PyTuple_GET_ITEM(result.get(), i))), name, o.out_rule);
     }
     return make_tuple(outs.data(), n, o.named);
 }

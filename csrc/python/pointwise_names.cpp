@@ -46,10 +46,7 @@ struct RowFacts : Facts {
 };
 template <class Plain, class InPlace>
 void name_row(Pointwise op, const RowFacts& row, const std::string& parameters, const Facts& inplace_form, Plain plain, InPlace in_place) {
-    // Some of PyTorch's do not cast to what out= is.
-    const bool exact =
-        op == Pointwise::neg || op == Pointwise::floor || op == Pointwise::ceil || op == Pointwise::isposinf || op == Pointwise::isneginf;
-    const std::string name = pointwise_info(op).name, all = parameters + ", *, Tensor" + (exact ? "!?" : "?") + " out=None)";
+    const std::string name = pointwise_info(op).name, all = parameters + ", *, Tensor" + (row.has(exact_out) ? "!?" : "?") + " out=None)";
     const Facts facts = row | elementwise | stored;  // the row's types say which
     if (row.has(special)) {
         register_operator("special." + name + all, Registration("", plain, facts | function, row.text));

@@ -16,7 +16,8 @@
 // (ops/out.h). Lines of one name are overloads, tried in order.
 // A name may have a namespace: "nn.functional.gelu(...)", "linalg.vector_norm(...)".
 // "Tensor!? out=None" asks for an out of exactly the result's dtype; otherwise the result is cast as PyTorch allows.
-// "Tensor~? out=None" takes an out of any dtype.
+// "Tensor~? out=None" takes an out of any dtype, "Tensor&? out=None" one of bool or uint8. "Tensor^? out=None" computes in the dtype of
+// out where the parameter `dtype` is None, and else asks for that.
 // "-> (values, indices)" after the signature names the parts of a tuple result.
 // "Tensor mat2|batch2" is a parameter with a second name, by which PyTorch documents the method.
 //

@@ -128,12 +128,8 @@ Parsed parse_signature(std::string_view s) {
         Parameter parameter{};
         parameter.optional = type.back() == '?';
         if (parameter.optional) type.remove_suffix(1);
-        if (type.back() == '~') {
-            o.any_out = true;
-            type.remove_suffix(1);
-        }
-        if (type.back() == '!') {
-            o.exact_out = true;
+        if (std::string_view("!~^&").find(type.back()) != std::string_view::npos) {
+            o.out_rule = OutRule(type.back());
             type.remove_suffix(1);
         }
         parameter.kind = kind_of(type);

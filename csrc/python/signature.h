@@ -34,14 +34,16 @@ struct Parameter {
     PyObject* preset;  // default value, or null if required
 };
 
+// The dtypes that out= may have; the mark behind its type in the signature (registry.h).
+enum class OutRule : char { castable, exact = '!', any = '~', decides = '^', truth = '&' };
+
 struct Overload {
     std::vector<Parameter> parameters;
     int positional = 0;  // how many may be given by position
     int out = -1;        // index of `out`
     int pin = -1;        // index of `pin_memory`
     bool has_rest = false;
-    bool exact_out = false;  // out= must have the dtype of the result
-    bool any_out = false;    // out= may have any dtype
+    OutRule out_rule = OutRule::castable;
     bool takes_out = false;  // the callable writes to out= itself
     bool draws = false;      // random numbers
     uint64_t places = 0;     // where it may be called: bits of Facts

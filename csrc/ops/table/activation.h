@@ -34,12 +34,12 @@ ACTIVATION(mish, F, same, x * tanh(log1p(exp(x))), g * mish_slope(x),
          >>> wisp.nn.functional.mish(wisp.tensor([-1.0, 1.0]))
          tensor([-0.3034,  0.8651]))")
 ACTIVATION(softplus, F, same, where(x * p(0) > p(1), x, log1p(exp(x * p(0))) / p(0)), where(x * p(0) > p(1), g, g * sigmoid(x * p(0))),
-      function | called("nn.functional.softplus(Tensor input, float beta=1.0, float threshold=20.0, *, Tensor? out=None)") | cuda_float32,
+      function | called("nn.functional.softplus(Tensor input, float beta=1.0, float threshold=20.0, *, Tensor!? out=None)") | cuda_float32,
       R"(`log(1 + exp(beta * x)) / beta`, a smooth `relu`.
          >>> wisp.nn.functional.softplus(wisp.tensor([0.0, 100.0]))
          tensor([  0.6931, 100.0000]))")
 ACTIVATION(logsigmoid, F, same, where(x < k(0), x, k(0)) - log1p(exp(-abs(x))), g * sigmoid(-x),
-      function | called("nn.functional.logsigmoid(Tensor input, *, Tensor? out=None)") | node_named("LogSigmoidBackward0"),
+      function | called("nn.functional.logsigmoid(Tensor input, *, Tensor!? out=None)") | node_named("LogSigmoidBackward0"),
       R"(The logarithm of `sigmoid`, exact for large negative elements.
          >>> wisp.nn.functional.logsigmoid(wisp.tensor([0.0, -100.0]))
          tensor([  -0.6931, -100.0000]))")
@@ -60,7 +60,7 @@ ACTIVATION(hardswish, F, same, x * where(x + k(3) < k(0), k(0), where(x + k(3) >
          >>> wisp.nn.functional.hardswish(wisp.tensor([-4.0, 1.0, 4.0]))
          tensor([-0.0000, 0.6667, 4.0000]))")
 ACTIVATION(hardshrink, F, same, where((x >= -p(0)) & (x <= p(0)), k(0), x), piecewise(x, where((x >= -p(0)) & (x <= p(0)), nought(g), g)),
-      function | called("nn.functional.hardshrink(Tensor input, float lambd=0.5, *, Tensor? out=None)") | keeps_zero,
+      function | called("nn.functional.hardshrink(Tensor input, float lambd=0.5, *, Tensor!? out=None)") | keeps_zero,
       R"(Each element, or 0 where its size is at most `lambd`.
          >>> wisp.hardshrink(wisp.tensor([-1.0, 0.3, 2.0]))
          tensor([-1.,  0.,  2.]))")

@@ -85,7 +85,7 @@ BINARY(xlogy, F | I | B, promote, xlogy(a, b), where((a == k(0)) & (b <= k(0)), 
          >>> wisp.xlogy(wisp.tensor([0.0, 2.0]), wisp.tensor([0.0, 3.0]))
          tensor([0.0000, 2.1972]))")
 BINARY(heaviside, F | I | B, same, where(a == k(0), b, where(a > k(0), k(1), k(0))), none, none,
-      everywhere | second_named("values"),
+      everywhere | exact_out | second_named("values"),
       R"(0 for negative elements, 1 for positive ones, `values` for zeros.
          >>> wisp.heaviside(wisp.tensor([-1.0, 0.0, 2.0]), wisp.tensor([0.5]))
          tensor([0.0000, 0.5000, 1.0000]))")

@@ -20,17 +20,17 @@ UNARY(abs, F | C | I | H | Q, real, abs(x), g * sgn(x),
          >>> wisp.abs(wisp.tensor([-1.0, 2.0]))
          tensor([1., 2.]))")
 UNARY(neg, F | C | I | H, same, -x, -g,
-      everywhere | is_linear | in_foreach | onnx("Neg") | also("negative"),
+      everywhere | exact_out | is_linear | in_foreach | onnx("Neg") | also("negative"),
       R"(Each element with the other sign.
          >>> wisp.neg(wisp.tensor([1, -2]))
          tensor([-1,  2]))")
 UNARY(sgn, F | C | I | B | H, same, sgn(x), where(x == k(0), nought(g), (g - y * re(g * conj(y))) / magnitude(x)),
-      everywhere | keeps_zero,
+      everywhere | exact_out | keeps_zero,
       R"(The sign of each element; of complex numbers, the number of length 1 in the same direction.
          >>> wisp.sgn(wisp.tensor([3 + 4j]))
          tensor([0.6000+0.8000j]))")
 UNARY(sign, F | I | B, same, sgn(x), nought(g),
-      everywhere | keeps_zero | in_foreach | onnx("Sign"),
+      everywhere | exact_out | keeps_zero | in_foreach | onnx("Sign"),
       R"(-1, 0 or 1 by the sign of each element.
          >>> wisp.sign(wisp.tensor([-3.0, 0.0, 2.0]))
          tensor([-1.,  0.,  1.]))")
@@ -151,23 +151,23 @@ UNARY(sigmoid, F | C | I | B, promote, sigmoid(x), g * conj(y * (k(1) - y)),
          >>> wisp.sigmoid(wisp.tensor([0.0, 2.0]))
          tensor([0.5000, 0.8808]))")
 UNARY(floor, F | I, same, floor(x), nought(g),
-      everywhere | keeps_zero | in_foreach | onnx("Floor"),
+      everywhere | exact_out | keeps_zero | in_foreach | onnx("Floor"),
       R"(The largest integer not above each element.
          >>> wisp.floor(wisp.tensor([0.8, -0.2]))
          tensor([ 0., -1.]))")
 UNARY(ceil, F | I, same, ceil(x), nought(g),
-      everywhere | keeps_zero | in_foreach | onnx("Ceil"),
+      everywhere | exact_out | keeps_zero | in_foreach | onnx("Ceil"),
       R"(The smallest integer not below each element.
          >>> wisp.ceil(wisp.tensor([0.2, -0.2]))
          tensor([1., -0.]))")
 UNARY(trunc, F | I, same, trunc(x), nought(g),
-      everywhere | keeps_zero | in_foreach | also("fix"),
+      everywhere | exact_out | keeps_zero | in_foreach | also("fix"),
       R"(Each element without what lies behind the point.
          >>> wisp.trunc(wisp.tensor([1.7, -1.7]))
          tensor([ 1., -1.]))")
 UNARY(round, F | I, same, nearbyint(x), nought(g))
 UNARY(frac, F, same, x - trunc(x), g,
-      everywhere | keeps_zero | in_foreach,
+      everywhere | exact_out | keeps_zero | in_foreach,
       R"(What lies behind the point, with the sign of the element.
          >>> wisp.frac(wisp.tensor([1.25, -2.5]))
          tensor([ 0.2500, -0.5000]))")
@@ -232,17 +232,17 @@ UNARY(isfinite, F | C | I | B | H, boolean, is_finite(x), none,
          >>> wisp.isfinite(wisp.tensor([1.0, wisp.inf, wisp.nan]))
          tensor([ True, False, False]))")
 UNARY(isposinf, F | I | B, boolean, x == k(INFINITY) && is_infinite(x), none,
-      function | method | keeps_zero,
+      function | method | exact_out | keeps_zero,
       R"(Where elements are plus infinity.
          >>> wisp.isposinf(wisp.tensor([wisp.inf, -wisp.inf]))
          tensor([ True, False]))")
 UNARY(isneginf, F | I | B, boolean, x == k(-INFINITY) && is_infinite(x), none,
-      function | method | keeps_zero,
+      function | method | exact_out | keeps_zero,
       R"(Where elements are minus infinity.
          >>> wisp.isneginf(wisp.tensor([1.0, -wisp.inf]))
          tensor([False,  True]))")
 UNARY(signbit, F | I | B, boolean, sign_bit(x), none,
-      function | method | keeps_zero,
+      function | method | exact_out | keeps_zero,
       R"(Where the sign bit is set, of -0.0 too.
          >>> wisp.signbit(wisp.tensor([-0.0, 1.0]))
          tensor([ True, False]))")
@@ -252,7 +252,7 @@ UNARY(logical_not, F | C | I | B, boolean, x == k(0), none,
          >>> wisp.logical_not(wisp.tensor([1, 0]))
          tensor([False,  True]))")
 UNARY(bitwise_not, I | B, same, bit_not(x), none,
-      everywhere,
+      everywhere | exact_out,
       R"(Each bit turned around; of booleans, logical not.
          >>> wisp.bitwise_not(wisp.tensor([0, 5]))
          tensor([-1, -6]))")

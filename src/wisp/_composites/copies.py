@@ -13,7 +13,7 @@ def _copy(view):
 def _copied(view, input, name, out=None):
     """What the function `view` shows of the input; `name`: of the view's node."""
     if out is not None:
-        return into(out, view(input))
+        return into(out, view(input), exact=True)
     return _core._whole(name + "_copy", lambda x: _copy(view(x)), input)
 
 
@@ -24,7 +24,7 @@ def _copied_all(view, input, name, out=None):
     if len(out) != len(views):
         raise RuntimeError(f"Expected {len(views)} tensors in out, but got {len(out)}")
     for target, view in zip(out, views):
-        into(target, view)
+        into(target, view, exact=True)
     return None
 
 
@@ -35,7 +35,7 @@ def alias_copy(input, *, out=None):
 
 def detach_copy(input, *, out=None):
     """A copy that is cut off from the graph."""
-    return _copy(input.detach()) if out is None else into(out, input.detach())
+    return _copy(input.detach()) if out is None else into(out, input.detach(), exact=True)
 
 
 def as_strided_copy(input, size, stride, storage_offset=None, *, out=None):
@@ -51,7 +51,7 @@ def expand_copy(input, size, *, implicit=False, out=None):
 def narrow_copy(input, dim, start, length, *, out=None):
     """A copy of what `narrow` shows."""
     if out is not None:
-        return into(out, input.narrow(dim, start, length))
+        return into(out, input.narrow(dim, start, length), exact=True)
     return _core._whole("NarrowCopyBackward0", lambda x: _copy(x.narrow(dim, start, length)), input)
 
 
@@ -166,7 +166,7 @@ def row_indices_copy(input, *, out=None):
 
 
 def _held(indices, out):
-    return indices.clone() if out is None else into(out, indices)
+    return indices.clone() if out is None else into(out, indices, exact=True)
 
 
 FUNCTIONS = [function for name, function in globals().items() if name.endswith("_copy")]

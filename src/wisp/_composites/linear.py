@@ -31,7 +31,7 @@ def matrix_power(input, n, *, out=None):
     """
     _check_square(input, "linalg.matrix_power")
     if n == -1:
-        return into(out, _linalg["inv"](input))
+        return into(out, _linalg["inv"](input), exact=True)
     if n < 0:
         input, n = _linalg["inv"](input), -n
     if n == 0:
@@ -39,14 +39,14 @@ def matrix_power(input, n, *, out=None):
     elif n == 1:
         result = input.clone()
     else:
-        result, power = None, input
-        while n:
-            if n & 1:
+        result, power, rest = None, input, n
+        while rest:
+            if rest & 1:
                 result = power if result is None else result @ power
-            n >>= 1
-            if n:
+            rest >>= 1
+            if rest:
                 power = power @ power
-    return into(out, result)
+    return into(out, result, exact=n in (2, 3))
 
 
 # The coefficients of the Padé approximant of order 13, and the norm up to which it is exact to double precision.

@@ -1,6 +1,7 @@
 """Products that take lists of operands or dimensions: einsum, tensordot, chain_matmul."""
 
 from wisp import _core
+from wisp._composites.reduce import into
 
 _einsum, _tensordot, _chain_matmul = (_core._operators[""][name] for name in ("_einsum", "_tensordot", "_chain_matmul"))
 
@@ -54,7 +55,7 @@ def tensordot(a, b, dims=2, out=None):
             raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
         dims_a, dims_b = list(range(-dims, 0)), list(range(dims))
     result = _tensordot(a, b, dims_a, dims_b)
-    return result if out is None else _into(result, out)
+    return into(out, result, exact=True)
 
 
 def chain_matmul(*matrices, out=None):
@@ -62,7 +63,7 @@ def chain_matmul(*matrices, out=None):
     if len(matrices) == 1 and isinstance(matrices[0], (list, tuple)):
         matrices = matrices[0]
     result = _chain_matmul(list(matrices))
-    return result if out is None else _into(result, out)
+    return into(out, result, exact=True)
 
 
 def _int_mm(input, mat2, *, out=None):
@@ -75,15 +76,7 @@ def _int_mm(input, mat2, *, out=None):
     if input.shape[1] != mat2.shape[0]:
         raise RuntimeError(f"int_mm_out_cpu: self.size(1) needs to match mat2.size(0) but got {input.shape[1]} and {mat2.shape[0]}")
     result = input.to(_core.int32) @ mat2.to(_core.int32)
-    return result if out is None else _into(result, out)
-
-
-def _into(result, out):
-    if out.dtype != result.dtype:
-        raise RuntimeError(f"Expected out tensor to have dtype {str(result.dtype)[6:]}, but got {str(out.dtype)[6:]} instead")
-    if out.shape != result.shape:
-        out.resize_(result.shape)
-    return out.copy_(result)
+    return into(out, result, exact=True)
 
 
 def _scaled_mm(input, mat2, scale_a, scale_b, bias=None, scale_result=None, out_dtype=None, use_fast_accum=False, *, out=None):
@@ -116,7 +109,7 @@ def _scaled_mm(input, mat2, scale_a, scale_b, bias=None, scale_result=None, out_
         raise RuntimeError(f"Bias must be size {columns} but got {bias.numel()}")
     result = _core.mm(input.float() * scale_a, mat2.float() * scale_b)
     result = (result if bias is None else result + bias).to(out_dtype or input.dtype)
-    return result if out is None else _into(result, out)
+    return into(out, result, exact=True)
 
 
 FUNCTIONS = [einsum, tensordot, chain_matmul, _int_mm, _scaled_mm]

@@ -129,7 +129,7 @@ def renorm(input, p, dim, maxnorm, *, out=None):
         norm = _vector_norm(x, p, dims, True, dtype=_core.float32 if wide else None)
         return (x * _core.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0).to(x.dtype)).contiguous()
 
-    return into(out, _core._whole("RenormBackward0", scaled, input))
+    return into(out, _core._whole("RenormBackward0", scaled, input), exact=True)
 
 
 def _wrapped(dim, ndim):
@@ -152,7 +152,7 @@ def linalg_cross(input, other, *, dim=-1, out=None):
     def product(a, b):
         return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)
 
-    return into(out, _core._whole("LinalgCrossBackward0", product, input, other))
+    return into(out, _core._whole("LinalgCrossBackward0", product, input, other), exact=True)
 
 
 def cross(input, other, dim=None, *, out=None):

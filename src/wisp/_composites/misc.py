@@ -54,7 +54,7 @@ def frexp(input, *, out=None):
     mantissa = _core._whole("FrexpBackward0", lambda x: _scaled(x, -exponent), input)
     result = _Frexp((mantissa, exponent.to(_core.int32)))
     if out is not None:
-        return _Frexp(into(target, value) for target, value in zip(out, result))
+        return _Frexp(into(target, value, exact=True) for target, value in zip(out, result))
     return result
 
 

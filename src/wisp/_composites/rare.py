@@ -2,7 +2,7 @@
 
 import wisp
 from wisp import _core
-from wisp._composites.reduce import functions_of
+from wisp._composites.reduce import functions_of, into
 
 
 def cond(pred, true_fn, false_fn, operands=()):
@@ -183,7 +183,7 @@ def hash_tensor(input, dim=None, *, keepdim=False, mode=0, out=None):
     result = rows[0].contiguous().view(wisp.uint64)
     if keepdim:
         result = result.reshape([1 if d in dims else n for d, n in enumerate(input.shape)])
-    return result if out is None else out.resize_(result.shape).copy_(result)
+    return into(out, result, exact=True)
 
 
 def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=None, pin_memory=False):

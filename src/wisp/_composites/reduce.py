@@ -15,10 +15,12 @@ def functions_of(namespace, *but):
     return [f for name, f in own.items() if not name.startswith("_") and name not in but]
 
 
-def into(out, result):
-    """`result`, written into `out` where that is given."""
+def into(out, result, exact=False):
+    """`result`, written into `out` where that is given; `exact`: of the same dtype, and else of one that PyTorch casts to."""
     if out is None:
         return result
+    if exact and out.dtype != result.dtype:
+        raise RuntimeError(f"Expected out tensor to have dtype {str(result.dtype)[6:]}, but got {str(out.dtype)[6:]} instead")
     if out.dtype != result.dtype and not _core.can_cast(result.dtype, out.dtype):
         kinds = TYPE_NAMES.get(result.dtype), TYPE_NAMES.get(out.dtype)
         raise RuntimeError(
@@ -49,10 +51,10 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     if p == "nuc":
         if dim is None:
             dim = (0, 1)
-        return into(out, linalg.matrix_norm(input, "nuc", dim, keepdim, dtype=dtype))
+        return into(out, linalg.matrix_norm(input, "nuc", dim, keepdim, dtype=dtype), exact=True)
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
-    return into(out, linalg.vector_norm(input, 2 if p is None or p == "fro" else p, dim, keepdim, dtype=dtype))
+    return into(out, linalg.vector_norm(input, 2 if p is None or p == "fro" else p, dim, keepdim, dtype=dtype), exact=True)
 
 
 def _norm_method(self, p="fro", dim=None, keepdim=False, dtype=None):
@@ -97,7 +99,7 @@ def histogram(input, bins=100, *, range=None, weight=None, density=False, out=No
     hist = _core.zeros(edges.numel() - 1, dtype=input.dtype, device=input.device).index_add(0, at[inside], counted[inside].to(input.dtype))
     if density:
         hist = hist / hist.sum() / edges.diff()
-    return _Histogram((hist, edges) if out is None else (into(out[0], hist), into(out[1], edges)))
+    return _Histogram((hist, edges) if out is None else (into(out[0], hist, exact=True), into(out[1], edges, exact=True)))
 
 
 _Histogram = return_types._make("histogram", ["hist", "bin_edges"])
@@ -108,38 +110,6 @@ def block_diag(*tensors):
     return _core._operators[""]["_block_diag"](tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors)
 
 
-def hash_tensor(input, dim=(), *, keepdim=False, mode=0, out=None):
-    """All elements (or those along `dim`), as 64-bit patterns (numbers as float64 or int64), joined by exclusive or.
-
-    >>> wisp.hash_tensor(wisp.tensor([1, 2, 4])).item()
-    7
-    """
-    import numpy
-
-    if mode != 0:
-        raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
-    if input.is_complex():
-        raise NotImplementedError("hash_tensor: complex tensors are not supported")
-    dims = (dim,) if isinstance(dim, int) else tuple(dim)
-    if not dims and input.numel() == 0:
-        raise RuntimeError(
-            "hash_tensor: Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument."
-        )
-    rank = max(input.dim(), 1)
-    for d in dims:
-        if not -rank <= d < rank:
-            raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {d})")
-    if len({d % rank for d in dims}) < len(dims):
-        raise RuntimeError(f"hash_tensor: a dim appears multiple times in the list of dims {dims}")
-    wide = input.detach().to(_core.float64 if input.is_floating_point() else _core.int64).cpu().contiguous()
-    if input.dtype == _core.uint64:
-        wide = input.cpu().contiguous()
-    patterns = wide.numpy().view(numpy.uint64) if wide.dim() else wide.reshape(1).numpy().view(numpy.uint64).reshape(())
-    axes = tuple(d % rank for d in dims) if wide.dim() and dims else None
-    joined = numpy.bitwise_xor.reduce(patterns, axis=axes, keepdims=keepdim and bool(wide.dim()))
-    return into(out, _core.from_numpy(numpy.array(joined, dtype=numpy.uint64)).to(input.device))
-
-
-FUNCTIONS = [norm, histogram, block_diag, hash_tensor]
-METHODS = [_norm_method, histogram, hash_tensor]
+FUNCTIONS = [norm, histogram, block_diag]
+METHODS = [_norm_method, histogram]
 INPLACE = []

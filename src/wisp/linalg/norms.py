@@ -37,13 +37,13 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
     if dtype is not None:
         A = A.to(dtype)
     if ord == "fro":
-        return into(out, vector_norm(A, 2, dim, keepdim))
+        return into(out, vector_norm(A, 2, dim, keepdim), exact=True)
     if ord in ("nuc", 2, -2, 2.0, -2.0):
         from wisp import linalg
 
         values = linalg.svdvals(A.movedim(dim, (-2, -1)))
         result = values.sum(-1) if ord == "nuc" else _largest(values, -1) if ord > 0 else values.amin(-1)
-        return into(out, _unsqueezed(result, dim, A.dim()) if keepdim else result)
+        return into(out, _unsqueezed(result, dim, A.dim()) if keepdim else result, exact=True)
     if isinstance(ord, str) or abs(ord) not in (1, math.inf):
         expected = " Expected a non-complex scalar as the order of norm." if isinstance(ord, complex) else ""
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.{expected}")
@@ -53,7 +53,7 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
     sums = vector_norm(A, 1, rows, keepdim)
     if not keepdim and rows < columns:
         columns -= 1
-    return into(out, _largest(sums, columns, keepdim) if ord > 0 else sums.amin(columns, keepdim))
+    return into(out, _largest(sums, columns, keepdim) if ord > 0 else sums.amin(columns, keepdim), exact=True)
 
 
 def norm(input, ord=None, dim=None, keepdim=False, *, out=None, dtype=None, axis=None):
@@ -73,4 +73,4 @@ def norm(input, ord=None, dim=None, keepdim=False, *, out=None, dtype=None, axis
         return matrix_norm(input, ord, dims, keepdim, dtype=dtype, out=out)
     if isinstance(ord, str):
         raise RuntimeError(f"linalg.norm: Order {ord} is for matrices, and needs two dimensions.")
-    return into(out, vector_norm(input, 2 if ord is None else ord, dims, keepdim, dtype=dtype))
+    return into(out, vector_norm(input, 2 if ord is None else ord, dims, keepdim, dtype=dtype), exact=True)

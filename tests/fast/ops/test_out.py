@@ -40,6 +40,10 @@ def test_out_of_any_layout(name):
     turned = wisp.empty(2, 4).t()
     call(*(a.view(4, 2) if isinstance(a, wisp.Tensor) else a for a in arguments()), out=turned)
     assert turned.flatten().tolist() == expected and turned.stride() == (1, 4)
+    if name in ("where", "softplus"):
+        with pytest.raises(RuntimeError, match="Expected out tensor to have dtype float32"):
+            call(*arguments(), out=wisp.empty(8, dtype=wisp.float64))
+        return
     wide = call(*arguments(), out=wisp.empty(8, dtype=wisp.float64))
     assert wide.dtype == wisp.float64 and wide.tolist() == expected
 
@@ -120,6 +124,21 @@ def test_out_of_another_shape_or_dtype():
     # A result is rounded to its own dtype before it is cast.
     thirds = wisp.full((3,), 1 / 3, dtype=wisp.bfloat16)
     assert wisp.equal(wisp.mul(thirds, thirds, out=wisp.empty(3)), (thirds * thirds).float())
+
+
+def test_sums_are_made_in_the_dtype_of_out():
+    x = wisp.tensor([1.7, 1.7, 0.4])
+    assert wisp.sum(x, 0, out=wisp.empty(0, dtype=wisp.int64)).item() == 2 and wisp.cumsum(
+        x, 0, out=wisp.empty(3, dtype=wisp.uint8)
+    ).tolist() == [1, 2, 2]
+    halves = wisp.full((3,), 1 / 3, dtype=wisp.bfloat16)
+    assert wisp.sum(halves, 0, out=wisp.empty(())).item() == halves.float().sum().item()
+    assert wisp.mean(x.to(wisp.complex64), out=wisp.empty(0)).item() == pytest.approx(x.mean().item())
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype float64"):
+        wisp.sum(x, 0, dtype=wisp.float64, out=wisp.empty(()))
+    assert wisp.any(x, 0, out=wisp.empty(0, dtype=wisp.uint8)).item() == 1
+    with pytest.raises(RuntimeError, match="any only supports bool tensor for result, got: Long"):
+        wisp.any(x, 0, out=wisp.empty(0, dtype=wisp.int64))
 
 
 def test_what_was_saved_for_backward_notices_out():

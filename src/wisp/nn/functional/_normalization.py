@@ -2,6 +2,7 @@
 
 import wisp
 from wisp import _core
+from wisp._composites.reduce import into
 
 __all__ = ["instance_norm", "local_response_norm", "normalize"]
 
@@ -64,4 +65,4 @@ def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
     tensor([[0.6000, 0.8000]])
     """
     result = input / input.norm(p, dim, keepdim=True).clamp_min(eps).expand_as(input)
-    return result if out is None else out.resize_(result.shape).copy_(result)
+    return into(out, result)

@@ -143,7 +143,6 @@ _NAMES = """
     fx._graph_pickler: GraphPickler Options
     fx.passes.regional_inductor: regional_inductor
     fx.passes.runtime_assert: insert_deferred_runtime_asserts
-    fx.passes.utils.source_matcher_utils: SourcePartition check_subgraphs_connected get_source_partitions
     nn.attention.varlen: AuxRequest varlen_attn varlen_attn_out
     nn.attention.experimental:
     nn.attention.experimental._scaled_dot_product_attention_quantized: _scaled_dot_product_attention_quantized

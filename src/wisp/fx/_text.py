@@ -69,11 +69,15 @@ def qualified_name(function):
     """The dotted name of a function, under PyTorch's names for Wisp's."""
     if getattr(builtins, getattr(function, "__name__", ""), None) is function:
         return function.__name__
+    from wisp._ops import OpOverload
+
+    if isinstance(function, OpOverload):
+        return f"torch.ops.{function.namespace}.{function.__name__}"
     known = _wisp_name(function)
     if known is not None:
         return known
     name = getattr(function, "__qualname__", getattr(function, "__name__", "function"))
-    return f"{getattr(function, '__module__', '')}.{name}".lstrip("._")
+    return f"{getattr(function, '__module__', None) or ''}.{name}".lstrip(".")
 
 
 class Names:
@@ -161,10 +165,6 @@ class Text:
 
     def function(self, value):
         """The text of a function: its name in PyTorch if it has one."""
-        from wisp._ops import OpOverload
-
-        if isinstance(value, OpOverload):
-            return f"torch.ops.{value.namespace}.{value.__name__}"
         full = qualified_name(value)
         if (full.startswith("torch.") and not full.startswith("torch._ops.")) or getattr(builtins, full, None) is value:
             return full

@@ -66,7 +66,8 @@ class GraphModule(nn.Module):
                 if node.op in ("get_attr", "call_module"):
                     _copy_attribute(root, self, node.target)
         else:
-            for path in sorted({node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}, key=lambda p: p.count(".")):
+            paths = dict.fromkeys(node.target for node in graph.nodes if node.op in ("get_attr", "call_module"))
+            for path in sorted(paths, key=lambda p: p.count(".")):
                 if path not in root:
                     raise RuntimeError(f"Node referenced target {path} but that target was not provided in `root`!")
                 *owners, name = path.split(".")

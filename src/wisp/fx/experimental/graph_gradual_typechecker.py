@@ -15,7 +15,7 @@ def broadcast_types(t1, t2):
     """Two types of the same number of sizes, those of 1 as large as the other's.
 
     >>> broadcast_types(TensorType((3, 1)), TensorType((4,)))
-    (TensorType[3, 4], TensorType[1, 4])
+    (TensorType[3, 4], TensorType[3, 4])
     """
     if Dyn in (t1, t2) or not (isinstance(t1, TensorType) and isinstance(t2, TensorType)):
         return t1, t2

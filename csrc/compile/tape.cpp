@@ -18,7 +18,7 @@ namespace wisp::compile {
 Counts counts;
 std::vector<Fusion>* watcher = nullptr;
 std::string asked;
-int64_t worth_noting = 16384;
+int64_t worth_noting = usually_worth_noting;
 
 namespace {
 
@@ -164,7 +164,7 @@ bool must_settle(const Tensor& t) {
     return s->memory == unsettled && (s->note == in_run || (s->note != no_note && notes[s->note].step.result != t.dtype()));
 }
 
-const bool known_to_the_core = (tape = {settle, forget}, true);
+const bool known_to_the_core = (tape = {settle, forget, nullptr}, true);
 
 int64_t bytes_of(const Layout& l, DType dtype) { return product(l.sizes) * item_size(dtype); }
 

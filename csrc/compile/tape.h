@@ -14,6 +14,7 @@
 namespace wisp::compile {
 
 // Operators on fewer elements are run at once, unless they use a value that is noted: they cost less than their note.
+constexpr int64_t usually_worth_noting = 16384;
 extern int64_t worth_noting;
 
 // y = step(operands), later. False: it can't be noted, or does not pay, and is to be run now. `y` was just made and is dense.

@@ -19,6 +19,7 @@ extern Accelerator accelerator;
 struct Tape {                          // csrc/compile
     void (*settle)(Storage* storage);  // runs what is noted, so that the memory may be read and written
     void (*forget)(Storage* storage);  // nobody will read the values that were noted for it
+    void (*stir)();  // large memory is about to be made, or another device is used: null, or for compiled functions that rest
 };
 extern Tape tape;
 

@@ -24,7 +24,10 @@ const char* const names[] = {"cpu", "cuda", "meta", "nowhere", "ipu",  "xpu",   
 
 }  // namespace
 
-void use_devices() { devices_in_use = off_plain_path = true; }
+void use_devices() {
+    devices_in_use = off_plain_path = true;
+    if (tape.stir) tape.stir();
+}
 void count_regions(int change) {
     regions += change;
     off_plain_path = devices_in_use || regions > 0;

@@ -14,6 +14,7 @@ namespace wisp {
 namespace {
 // The header sits in front of the data: one allocation for both.
 constexpr size_t header = (sizeof(Storage) + 63) / 64 * 64;
+constexpr size_t large = size_t(32) << 10;  // what may be worth a note in a compiled region
 }  // namespace
 
 Accelerator accelerator;
@@ -22,7 +23,10 @@ Tape tape;
 void Storage::settle() { tape.settle(this); }
 
 Storage* Storage::make(size_t bytes) {
-    if (bytes > SIZE_MAX / 4) throw OutOfMemory("cannot allocate ", bytes, " bytes");
+    if (bytes >= large) [[unlikely]] {
+        if (bytes > SIZE_MAX / 4) throw OutOfMemory("cannot allocate ", bytes, " bytes");
+        if (tape.stir) tape.stir();
+    }
     char* block = static_cast<char*>(allocate(header + bytes));
     return new (block) Storage{1, block + header, bytes, 0, Device{}, Device{}, false, false, 0, bytes, nullptr, nullptr};
 }

@@ -1,8 +1,10 @@
 // Compiled regions for Python: wisp.compiler calls functions in and out of them.
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "../compile/tape.h"
+#include "../core/above.h"
 #include "../autograd/node.h"
 #include "../cuda/runtime.h"
 #include "objects.h"
@@ -32,38 +34,34 @@ bool take(PyObject* args, PyObject*& function, PyObject*& arguments, PyObject*& 
     return PyArg_ParseTuple(args, "OO!O!", &function, &PyTuple_Type, &arguments, &PyDict_Type, &keywords);
 }
 
-// A compiled function: calls the function that it holds in a region. It has that one's attributes, binds as a method and is copied and
-// pickled as functions are; a call costs a twentieth of a microsecond.
-struct CompiledObject {
-    PyObject_HEAD
-    vectorcallfunc call;
-    PyObject *function, *dict, *weak;
-    bool keeping;           // with launches on the GPU kept back (cuda/replay.cpp)
-    uint8_t quiet, passed;  // calls one after another that gained nothing; calls past the region since
+// What is known of a compiled callable.
+struct Record {
+    bool keeping;                   // with launches on the GPU kept back (cuda/replay.cpp)
+    uint8_t quiet = 0, passed = 0;  // calls one after another that gained nothing; calls past the region since
+    bool rests = false, woken = false;
 };
 constexpr int enough_quiet = 16;
 thread_local int passing = 0;  // calls past their regions that this thread is in
-CompiledObject* compiled(PyObject* o) { return reinterpret_cast<CompiledObject*>(o); }
 bool force_eager = false;
 
 // Grows with what regions spare: notes that share a program, or are never made. Those of a GPU gain in other ways, too, and tests note
 // everything.
 int64_t gained() { return compile::counts.notes - (devices_in_use || compile::worth_noting == 0 ? 0 : compile::counts.programs); }
 
-PyObject* call_compiled(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
-    CompiledObject& c = *compiled(self);
-    if (force_eager) return PyObject_Vectorcall(c.function, args, nargsf, kwnames);
+// What `call` gives, which it does in a region.
+template <class Call> PyObject* call_in_region(Record& c, Call&& call) {
+    if (force_eager) return call();
     if (!c.keeping) {
         // Who notes nothing, or operators that run one by one all the same, has no use for a region: it is looked at again now and then.
         if (c.quiet == enough_quiet && ++c.passed % enough_quiet) {
             passing++;
-            PyObject* result = PyObject_Vectorcall(c.function, args, nargsf, kwnames);
+            PyObject* result = call();
             passing--;
             return result;
         }
         const int64_t before = gained();
         compile::enter_region();
-        PyObject* result = left(PyObject_Vectorcall(c.function, args, nargsf, kwnames));
+        PyObject* result = left(call());
         c.quiet = gained() != before ? 0 : std::min<int>(c.quiet + 1, enough_quiet);
         return result;
     }
@@ -71,9 +69,130 @@ PyObject* call_compiled(PyObject* self, PyObject* const* args, size_t nargsf, Py
     if (!before) cuda::tidy_memory();
     cuda::keeps_work = true;
     compile::enter_region();
-    PyObject* result = left(PyObject_Vectorcall(c.function, args, nargsf, kwnames), before);
+    PyObject* result = left(call(), before);
     cuda::keeps_work = before;
     return result;
+}
+
+// --- compiled functions
+//
+// Of a function that Python wrote, what a program gets is a copy: a function too, only that calls of it go through `call_awake`. Once its
+// calls gain nothing it *rests*: it is called as any function is, and costs nothing. All are woken when large memory is made, wherever that
+// is, or another device is used. That they are looked at in vain must not happen often: each time so many more large blocks go by first.
+
+std::unordered_map<PyObject*, Record> functions;
+vectorcallfunc call_plain = nullptr;
+int patience = 1, blocks_left = 1;  // large blocks until those that rest are woken
+constexpr int most_patience = 1024;
+#if PY_VERSION_HEX < 0x030c0000
+PyTypeObject awake_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+#endif
+
+void set_call(PyObject* function, vectorcallfunc call) {
+    auto* f = reinterpret_cast<PyFunctionObject*>(function);
+#if PY_VERSION_HEX >= 0x030c0000
+    PyFunction_SetVectorcall(f, call);
+#else
+    f->vectorcall = call;
+#if PY_VERSION_HEX >= 0x030b0000
+    // The interpreter of 3.11 calls whatever is of the very type of functions without a look at that, so another stands for it.
+    f->func_version = 0;
+    Py_SET_TYPE(function, call == call_plain ? &PyFunction_Type : &awake_type);
+#endif
+#endif
+}
+
+PyObject* call_awake(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames);
+
+void wake(PyObject* function, Record& c) {
+    set_call(function, call_awake);
+    c.rests = false;
+    c.woken = true;
+    c.quiet = 0;
+}
+void wake_all() {
+    for (auto& [function, c] : functions)
+        if (c.rests) wake(function, c);
+    tape.stir = nullptr;
+}
+void stir() {
+    if (!devices_in_use && --blocks_left > 0) return;
+    if (!PyGILState_Check()) return;  // the next block will do
+    blocks_left = patience = std::min(2 * patience, most_patience);
+    wake_all();
+}
+void rest(PyObject* function, Record& c) {
+    const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
+    if (c.keeping || devices_in_use || compile::worth_noting < compile::usually_worth_noting) return;
+    if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) return;  // whose bodies run outside of regions
+    set_call(function, call_plain);
+    c.rests = true;
+    tape.stir = stir;
+}
+
+PyObject* call_awake(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    const auto found = functions.find(self);
+    if (found == functions.end()) return call_plain(self, args, nargsf, kwnames);
+    const Ref alive = Ref::borrow(self);
+    Record& c = found->second;
+    PyObject* result = call_in_region(c, [&] { return call_plain(self, args, nargsf, kwnames); });
+    if (c.quiet == 0) {
+        if (c.rests) wake(self, c);  // since a call within this one
+        else if (std::exchange(c.woken, false)) blocks_left = patience = 1;
+    } else if (c.quiet == enough_quiet && result) {
+        rest(self, c);
+    }
+    return result;
+}
+
+// (address of a function that has ended, weak reference)
+PyObject* forget_function(PyObject* address, PyObject* weak) {
+    functions.erase(static_cast<PyObject*>(PyLong_AsVoidPtr(address)));
+    Py_DECREF(weak);
+    Py_RETURN_NONE;
+}
+PyMethodDef forgetting = {"forget", forget_function, METH_O, nullptr};
+
+// (function, whether launches are kept back): calls of the function are in a region from now on
+PyObject* compile_function(PyObject*, PyObject* args) {
+    PyObject* function;
+    int keeping;
+    if (!PyArg_ParseTuple(args, "O!p", &PyFunction_Type, &function, &keeping)) return nullptr;
+    return guarded([&]() -> PyObject* {
+        if (!call_plain) call_plain = reinterpret_cast<PyFunctionObject*>(function)->vectorcall;
+        const Ref address(PyLong_FromVoidPtr(function)), ended(PyCFunction_New(&forgetting, address.get()));
+        Ref weak(PyWeakref_NewRef(function, ended.get()));
+        functions[function] = Record{bool(keeping)};
+        weak.release();  // its callback's
+        set_call(function, call_awake);
+        Py_RETURN_NONE;
+    });
+}
+
+// Addresses of the code of functions that rest: on the stack they tell that a compiled function runs.
+PyObject* resting_codes(PyObject*, PyObject*) {
+    return guarded([]() -> PyObject* {
+        Ref set(PyFrozenSet_New(nullptr));
+        if (tape.stir && !force_eager)
+            for (const auto& [function, c] : functions)
+                if (c.rests && PySet_Add(set.get(), Ref(PyLong_FromVoidPtr(PyFunction_GET_CODE(function))).get()) < 0) throw PythonError();
+        return set.release();
+    });
+}
+
+// --- other compiled callables: an object that calls the one that it holds in a region. It has that one's attributes, binds as a method
+// and is copied and pickled as functions are.
+struct CompiledObject {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *function, *dict, *weak;
+    Record record;
+};
+CompiledObject* compiled(PyObject* o) { return reinterpret_cast<CompiledObject*>(o); }
+
+PyObject* call_compiled(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+    CompiledObject& c = *compiled(self);
+    return call_in_region(c.record, [&] { return PyObject_Vectorcall(c.function, args, nargsf, kwnames); });
 }
 
 PyObject* compiled_get(PyObject* self, PyObject* name) {
@@ -114,7 +233,7 @@ PyTypeObject compiled_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 void make_compiled_type() {
     PyTypeObject& t = compiled_type;
-    t.tp_name = "wisp._core.compiled_function";
+    t.tp_name = "wisp._core.compiled_callable";
     t.tp_basicsize = sizeof(CompiledObject);
     t.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
     t.tp_vectorcall_offset = offsetof(CompiledObject, call);
@@ -130,22 +249,40 @@ void make_compiled_type() {
     t.tp_methods = compiled_methods;
     t.tp_getset = compiled_getset;
     if (PyType_Ready(&t) < 0) throw PythonError();
+#if PY_VERSION_HEX < 0x030c0000
+    PyTypeObject& awake = awake_type;
+    awake.tp_name = "wisp._core.compiled_function";
+    awake.tp_base = &PyFunction_Type;
+    awake.tp_basicsize = PyFunction_Type.tp_basicsize;
+    awake.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    awake.tp_vectorcall_offset = PyFunction_Type.tp_vectorcall_offset;
+    awake.tp_call = PyVectorcall_Call;
+    awake.tp_descr_get = PyFunction_Type.tp_descr_get;
+    awake.tp_methods = compiled_methods;
+    awake.tp_members = PyFunction_Type.tp_members;  // a type has a `__doc__` in front of its base's
+    if (PyType_Ready(&awake) < 0) throw PythonError();
+#endif
 }
 
-// (function, whether launches are kept back)
-PyObject* make_compiled(PyObject*, PyObject* args) {
-    PyObject* function;
-    int keeping;
-    if (!PyArg_ParseTuple(args, "Op", &function, &keeping)) return nullptr;
+PyObject* new_compiled(PyObject* function, bool keeping) {
     CompiledObject* made = PyObject_GC_New(CompiledObject, &compiled_type);
     if (!made) return nullptr;
     made->call = call_compiled;
     made->function = Py_NewRef(function);
     made->dict = made->weak = nullptr;
-    made->keeping = keeping;
-    made->quiet = made->passed = 0;
+    made->record = Record{keeping};
     PyObject_GC_Track(made);
     return reinterpret_cast<PyObject*>(made);
+}
+// (callable, whether launches are kept back)
+PyObject* make_compiled(PyObject*, PyObject* args) {
+    PyObject* function;
+    int keeping;
+    return PyArg_ParseTuple(args, "Op", &function, &keeping) ? new_compiled(function, keeping) : nullptr;
+}
+// What a module that is compiled in place has as `_has_hooks` while it has none, given its `_compiled_call_impl`: see call_compiled_module.
+PyObject* make_compiled_module(PyObject*, PyObject* impl) {
+    return Py_TYPE(impl) == &compiled_type ? new_compiled(Py_None, compiled(impl)->record.keeping) : Py_NewRef(Py_True);
 }
 PyObject* set_force_eager(PyObject*, PyObject* wanted) {
     force_eager = wanted == Py_True;
@@ -212,6 +349,7 @@ PyObject* set_worth_noting(PyObject*, PyObject* elements) {
     const int64_t before = compile::worth_noting, wanted = PyLong_AsLongLong(elements);
     if (wanted == -1 && PyErr_Occurred()) return nullptr;
     compile::worth_noting = wanted;
+    wake_all();
     return PyLong_FromLongLong(before);
 }
 
@@ -228,6 +366,9 @@ template <Tensor (*change)(const Tensor&)> PyObject* changed(PyObject*, PyObject
 }
 
 PyMethodDef methods[] = {{"_compiled", make_compiled, METH_VARARGS, nullptr},
+                         {"_compiled_module", make_compiled_module, METH_O, nullptr},
+                         {"_compile_function", compile_function, METH_VARARGS, nullptr},
+                         {"_resting_codes", resting_codes, METH_NOARGS, nullptr},
                          {"_set_force_eager", set_force_eager, METH_O, nullptr},
                          {"_call_at_once", call_at_once, METH_VARARGS, nullptr},
                          {"_call_watched", call_watched, METH_VARARGS, nullptr},
@@ -240,6 +381,13 @@ PyMethodDef methods[] = {{"_compiled", make_compiled, METH_VARARGS, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
+
+bool is_compiled(PyObject* o) { return Py_TYPE(o) == &compiled_type; }
+PyObject* call_compiled_module(PyObject* how, PyObject* self, PyObject* args, PyObject* kwargs, ternaryfunc forward) {
+    CompiledObject& c = *compiled(how);
+    return call_in_region(c.record,
+                          [&] { return c.function == Py_None ? forward(self, args, kwargs) : PyObject_Call(c.function, args, kwargs); });
+}
 
 void add_compile(PyObject* module) {
     make_compiled_type();

@@ -4,6 +4,11 @@
 #include "tensor_type.h"
 
 namespace wisp {
+
+bool is_compiled(PyObject* o);  // compile.cpp
+// Calls a module without hooks whose `_has_hooks` is a compiled object `how`: that object's own module, or `forward` of this one.
+PyObject* call_compiled_module(PyObject* how, PyObject* self, PyObject* args, PyObject* kwargs, ternaryfunc forward);
+
 namespace {
 
 PyObject *has_hooks, *call_with_hooks, *forward, *note_error;  // interned names
@@ -48,7 +53,11 @@ PyObject* call_module(PyObject* self, PyObject* args, PyObject* kwargs) {
     Profiled profiled;
     if (profiling) [[unlikely]]
         profiled.begin(EventKind::module, Py_TYPE(self)->tp_name, "", nullptr, 0);
-    PyObject* result = hooked == Py_False ? call_forward(self, args, kwargs) : call_hooked(self, args, kwargs);
+    PyObject* result;
+    if (hooked == Py_False) result = call_forward(self, args, kwargs);
+    else if (is_compiled(hooked) && _PyType_Lookup(Py_TYPE(self), has_hooks) == Py_False)  // nor has the class: there are no global hooks
+        result = call_compiled_module(hooked, self, args, kwargs, call_forward);
+    else result = call_hooked(self, args, kwargs);
     Py_DECREF(hooked);
     if (!result) note_failure(self);
     return result;

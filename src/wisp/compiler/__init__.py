@@ -4,10 +4,12 @@
 """
 
 import functools as _functools
+import sys as _sys
 
 from wisp import _core, _reference
 from wisp.compiler._compile import BACKENDS as _BACKENDS
 from wisp.compiler._compile import OptimizedModule, compile, disable  # noqa: F401
+from wisp.compiler._compile import runs_compiled as _runs_compiled
 from wisp.compiler._explain import Explanation, explain  # noqa: F401
 from wisp.compiler._stance import set_stance  # noqa: F401
 
@@ -23,12 +25,12 @@ def is_compiling():
     >>> wisp.compiler.is_compiling(), wisp.compile(wisp.compiler.is_compiling)()
     (False, True)
     """
-    return _core._is_noting()
+    return _runs_compiled(_sys._getframe())
 
 
 def is_dynamo_compiling():
     """The same as `is_compiling`."""
-    return _core._is_noting()
+    return _runs_compiled(_sys._getframe())
 
 
 def is_exporting():

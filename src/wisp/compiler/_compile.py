@@ -69,7 +69,26 @@ def _wraps(function):
 
 
 def _noting(function, keeping=False):
-    return _wraps(function)(_core._compiled(function, keeping))
+    if not isinstance(function, types.FunctionType):
+        return _wraps(function)(_core._compiled(function, keeping))
+    # With code of its own, by which it is known on the stack (`runs_compiled`).
+    code = function.__code__.replace()
+    copy = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    _core._compile_function(_wraps(function)(copy), keeping)
+    return copy
+
+
+def runs_compiled(frame):
+    """Whether the frame is part of the call of a compiled function; one that rests is called as any function is, so its code tells."""
+    if _core._is_noting():
+        return True
+    resting = _core._resting_codes()
+    while resting and frame is not None and frame.f_code is not _at_once_code:
+        if id(frame.f_code) in resting:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _forwarding(function):
@@ -100,6 +119,8 @@ class OptimizedModule(Module):
         del state["training"]  # the module's is meant
         state["_noting"], state["_keeping"] = noting, keeping
         state["forward"] = _noting(mod, keeping) if noting else _forwarding(mod)
+        if noting:
+            state["_has_hooks"] = state["forward"]  # a shorter way to it, for as long as it has no hooks of its own (module_call.cpp)
 
     @property
     def training(self):
@@ -124,6 +145,8 @@ class OptimizedModule(Module):
     def __setattr__(self, name, value):
         if name == "training" or name in self._own or "_orig_mod" not in self.__dict__.get("_modules", ()):
             super().__setattr__(name, value)
+            if name == "forward":
+                self.__dict__.pop("_has_hooks", None)
         else:
             setattr(self._orig_mod, name, value)
 
@@ -169,9 +192,16 @@ def disable(fn=None, recursive=True, *, reason=None):
     if isinstance(fn, types.FunctionType) and getattr(fn, "_torchdynamo_disable", False):
         return fn
 
-    @_wraps(fn)
+    at_once = _wraps(fn)(_at_once(fn))
+    at_once._torchdynamo_disable = True
+    return at_once
+
+
+def _at_once(fn):
     def at_once(*args, **kwargs):
         return _core._call_at_once(fn, args, kwargs)
 
-    at_once._torchdynamo_disable = True
     return at_once
+
+
+_at_once_code = _at_once(None).__code__

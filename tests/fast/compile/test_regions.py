@@ -363,6 +363,46 @@ def test_module_compile():
     assert again(x).shape == (3, 8) and copy.deepcopy(again)(x).shape == (3, 8)
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+def test_hooks_and_copies_of_compiled_modules(in_place):
+    class Twice(nn.Module):
+        def __init__(self, by=2):
+            super().__init__()
+            self.by = by
+
+        def forward(self, x, *, plus=0):
+            seen.append(wisp.compiler.is_compiling())
+            return x * self.by + plus
+
+    seen, hooked, module, x = [], [], Twice(), wisp.ones(2)
+    if in_place:
+        module.compile()
+        copied = copy.deepcopy(module)
+    else:
+        module = wisp.compile(module)
+        copied = copy.deepcopy(module)
+    for _ in range(3):
+        assert module(x)[0] == 2 and module(x, plus=1)[0] == 3
+        handle = module.register_forward_hook(lambda module, args, output: hooked.append(1))
+        assert module(x)[0] == 2 and len(hooked) == 1
+        handle.remove()
+        assert module(x=x)[0] == 2 and len(hooked) == 1
+        with nn.modules.module.register_module_forward_hook(lambda module, args, output: hooked.append(2)):
+            assert module(x)[0] == 2 and len(hooked) > 1
+        hooked.clear()
+        assert module(x)[0] == 2 and not hooked
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        module(x, minus=1)
+    assert all(seen) and len(seen) == 18
+    for again in (copied, copy.deepcopy(module)):
+        again.by = 5
+        assert again(x)[0] == 5 and again(x)[0] == 5 and module(x)[0] == 2
+    module.forward = lambda x: x - 1
+    assert module(x)[0] == 0 and module(x)[0] == 0
+    del module.forward
+    assert not in_place or module(x)[0] == 2
+
+
 def test_arguments():
     with pytest.raises(RuntimeError, match="Unrecognized mode"):
         wisp.compile(abs, mode="quick")
@@ -434,7 +474,8 @@ doubled_once = wisp.compile(doubled, mode="reduce-overhead")
 
 def test_a_compiled_function_looks_like_the_function():
     assert compiled_doubled.__name__ == "doubled" and compiled_doubled.__doc__ == "Doubles." and compiled_doubled.__wrapped__ is doubled
-    assert str(inspect.signature(compiled_doubled)) == "(x, *, by=2)" and compiled_doubled.__code__ is doubled.__code__
+    assert str(inspect.signature(compiled_doubled)) == "(x, *, by=2)" and compiled_doubled.__code__ == doubled.__code__
+    assert compiled_doubled.__module__ == __name__ and inspect.isfunction(compiled_doubled) and inspect.getsource(compiled_doubled)
     assert copy.deepcopy(compiled_doubled) is compiled_doubled and weakref.ref(compiled_doubled)() is compiled_doubled
     compiled_doubled.note = 3
     assert compiled_doubled.note == 3 and not hasattr(doubled, "note")

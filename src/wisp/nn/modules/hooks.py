@@ -262,7 +262,8 @@ class _MadeWhenAsked:
 class Hooks:
     """The part of `Module` that registers hooks and calls a module that has some."""
 
-    # True on an instance once it had a hook, True here while there are global hooks.
+    # True on an instance once it had a hook, True here while there are global hooks. On a compiled instance without hooks it is what tells
+    # the call to run in a region (module_call.cpp).
     _has_hooks = False
     # None, or whether this module's backward hooks are of the full kind.
     _is_full_backward_hook = None
@@ -353,6 +354,8 @@ class Hooks:
         if not hooked:  # all of them were removed: back to the fast path
             if self._compiled_call_impl is None:
                 self.__dict__.pop("_has_hooks", None)
+            elif not Hooks._has_hooks:
+                self.__dict__["_has_hooks"] = wisp._core._compiled_module(self._compiled_call_impl)
             return self.forward(*args, **kwargs)
 
         result, called = None, set()

@@ -517,7 +517,7 @@ class Module(Hooks, State, Tree, _ModuleBase):
         torch.Size([1, 3])
         """
         self.__dict__["_compiled_call_impl"] = wisp.compile(self._call_impl, *args, **kwargs)
-        self.__dict__["_has_hooks"] = True  # the way to _call_with_hooks
+        self.__dict__["_has_hooks"] = True  # the way to _call_with_hooks, which looks for hooks
 
     # ------------------------------------------------------------------ printing, copying
 
@@ -561,7 +561,8 @@ class Module(Hooks, State, Tree, _ModuleBase):
             state.update(found)
 
     def __getstate__(self):
-        return {name: value for name, value in self.__dict__.items() if name != "_compiled_call_impl"}
+        compiled = {"_compiled_call_impl"} if self.__dict__.get("_has_hooks") is True else {"_compiled_call_impl", "_has_hooks"}
+        return {name: value for name, value in self.__dict__.items() if name not in compiled}
 
     def __setstate__(self, state):
         self.__dict__.update(state)

@@ -31,7 +31,7 @@ SKIPPED = {
     "_overriding",
     "_function_modes",
     "_functions_off",
-    "_set_conjugate_type",
+    "_set_lazy_types",
     "_autocast_nest",
     "_wrapper_classes",
 }

@@ -30,7 +30,7 @@ PyObject* tensor_or_none(const Tensor& t) {
 Tensor expect_tensor(PyObject* o, const char* what) {
     if (o == Py_None) return {};
     if (!is_tensor(o)) throw TypeError(what, " must return a Tensor or None, got ", Py_TYPE(o)->tp_name);
-    return resolve_conjugate(Tensor::borrow(as_tensor_object(o)));
+    return resolve_lazy(Tensor::borrow(as_tensor_object(o)));
 }
 
 PyObject* tuple_of(const Tensor* tensors, int64_t n) {

@@ -312,12 +312,27 @@ static void refuse_view(const Tensor& view, const char* name, bool since) {
                        name, " on shape ", view.sizes(), ")");
 }
 
+// The history n of what lies in the memory of t as that of t, which may be a conjugate or negative view of it.
+static void set_history_of_view(const Tensor& t, NodePtr n) {
+    if (is_lazy(t.object())) {
+        const bool negative = Py_TYPE(t.object()) == negative_type;
+        NodePtr view = NodePtr::steal(new_node(negative ? "NegViewBackward0" : "ConjBackward0"));
+        view->next.push_back({n, 0});
+        if (negative) set_closure(*view, [](Backward& bw) { bw.set(0, neg(bw.grad())); });
+        else set_closure(*view, [](Backward& bw) { bw.set(0, conj(bw.grad())); });
+        view->outputs.push_back({t.sizes(), t.dtype(), t.device()});
+        n = view;
+    }
+    set_history(t, n.get(), 0);
+}
+
 Node* grad_fn_of(const Tensor& t) {
     if (t->base && t->view_version != t.version() && t->base->dtype != t->dtype) [[unlikely]] {
         const Tensor base = Tensor::borrow(t->base);
         if (base.in_graph() && sees_parts(base.dtype(), t.dtype())) {
             GradMode on(grad_on);
-            set_history(t, as_strided(in_parts(base, t.dtype()), t.sizes(), t.strides(), t.offset())->grad_fn, 0);
+            const Tensor seen = as_strided(in_parts(base, t.dtype()), t.sizes(), t.strides(), t.offset());
+            set_history_of_view(t, NodePtr::borrow(seen->grad_fn));
         }
         return t->grad_fn;
     }
@@ -330,14 +345,7 @@ Node* grad_fn_of(const Tensor& t) {
             add_input(*n, base);
             set_as_strided_backward(*n, base.layout(), t.layout());
             n->outputs.push_back({t.sizes(), t.dtype(), t.device()});
-            if (is_conjugate(t.object())) {
-                NodePtr view = NodePtr::steal(new_node("ConjBackward0"));
-                view->next.push_back({n, 0});
-                set_closure(*view, [](Backward& bw) { bw.set(0, conj(bw.grad())); });
-                view->outputs.push_back({t.sizes(), t.dtype(), t.device()});
-                n = view;
-            }
-            set_history(t, n.get(), 0);
+            set_history_of_view(t, std::move(n));
         }
     }
     return t->grad_fn;

@@ -340,19 +340,19 @@ const Operators operators = {
         >>> wisp.conj_physical(wisp.tensor([1 + 2j]))
         tensor([1.-2.j]))"},
     {"resolve_conj(Tensor input)", [](const Tensor& t) { return t; }, stored | function | method | elementwise | is_linear,
-     R"(The tensor itself: conjugates are computed at once.
+     R"(The tensor itself; of a conjugate view (`x.conj()`), a copy with its values.
         >>> wisp.resolve_conj(wisp.tensor([1]))
         tensor([1]))"},
     {"resolve_neg(Tensor input)", [](const Tensor& t) { return t; }, stored | function | method | elementwise | is_linear,
-     R"(The tensor itself: signs are computed at once.
+     R"(The tensor itself; of a view that shows negatives (`x.conj().imag`), a copy with its values.
         >>> wisp.resolve_neg(wisp.tensor([1]))
         tensor([1]))"},
     {"is_conj(Tensor input)", [](const Tensor&) { return false; }, function | method | shape_only,
-     R"(Whether the tensor is a conjugate that is not computed yet: never.
+     R"(Whether the tensor is a view that shows the conjugates of what lies in its memory, as `x.conj()` does.
         >>> wisp.is_conj(wisp.ones(1))
         False)"},
     {"is_neg(Tensor input)", [](const Tensor&) { return false; }, function | method | shape_only,
-     R"(Whether the tensor has a sign that is not computed yet: never.
+     R"(Whether the tensor is a view that shows the negatives of what lies in its memory, as `x.conj().imag` does.
         >>> wisp.is_neg(wisp.ones(1))
         False)"},
     {"real(Tensor input)", [](const Tensor& t) { return real(t); }, stored | function | elementwise,

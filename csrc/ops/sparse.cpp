@@ -9,7 +9,7 @@
 namespace wisp {
 
 PyTypeObject* sparse_type = nullptr;
-PyTypeObject* conjugate_type = nullptr;
+PyTypeObject *conjugate_type = nullptr, *negative_type = nullptr;
 
 PyObject* call_sparse(const char* name, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
     static PyObject* call = nullptr;

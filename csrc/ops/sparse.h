@@ -14,7 +14,7 @@ extern PyTypeObject* sparse_type;  // once wisp.sparse is imported, else null
 
 inline bool is_sparse(PyObject* o) { return Py_TYPE(o) == sparse_type; }
 inline bool is_sparse(const Tensor& t) { return t && is_sparse(t.object()); }
-inline bool is_strided(PyObject* o) { return Py_TYPE(o) == tensor_type || (is_tensor(o) && !is_sparse(o) && !is_conjugate(o)); }
+inline bool is_strided(PyObject* o) { return Py_TYPE(o) == tensor_type || (is_tensor(o) && !is_sparse(o) && !is_lazy(o)); }
 
 // The operator of wisp.sparse of this name: a new reference, or PythonError.
 PyObject* call_sparse(const char* name, PyObject* const* args, Py_ssize_t n, PyObject* kwnames);

@@ -263,9 +263,9 @@ int set_item(PyObject* self, PyObject* key_object, PyObject* value) {
         Tensor source;
         if (is_tensor(value) && is_sparse(value)) refuse_sparse("assigning to an index");
         Tensor plain;
-        if (has_conjugate(value)) {
-            if (!is_conjugate(value)) throw TypeError("x[...] = a list of conjugate views is not supported; use torch.stack of it");
-            plain = resolve_conjugate(as_tensor(value));
+        if (has_lazy(value)) {
+            if (!is_lazy(value)) throw TypeError("x[...] = a list of conjugate or negative views is not supported; use torch.stack of it");
+            plain = resolve_lazy(as_tensor(value));
             value = plain.object();
         }
         if (is_tensor(value)) source = as_tensor(value);

@@ -276,7 +276,7 @@ Tensor tensor_at(PyObject* place, int64_t output) {
 void fill_request(BackwardRequest& r, PyObject* tensors, PyObject* grads, PyObject* inputs) {
     r.roots = to_tensors(tensors);
     r.grads = to_tensors(grads);
-    for (Tensor& g : r.grads) g = resolve_conjugate(g);
+    for (Tensor& g : r.grads) g = resolve_lazy(g);
     if (r.grads.size() != r.roots.size()) throw RuntimeError("got ", r.roots.size(), " tensors and ", r.grads.size(), " gradients");
     if (inputs != Py_None) r.inputs = to_tensors(inputs);
 }
@@ -439,7 +439,7 @@ PyObject* function_record(PyObject*, PyObject* args) {
             Ref results(PyObject_CallMethod(bw.node.context, "_run_backward", "(OO)", grads.get(), node.get()));
             TensorList list = to_tensors(results.get());
             for (int64_t i = 0; i < list.size() && i < bw.node.next.size(); i++)
-                if (bw.needs(int(i))) bw.set(int(i), resolve_conjugate(list[i]));
+                if (bw.needs(int(i))) bw.set(int(i), resolve_lazy(list[i]));
         };
         for (const Tensor& t : dirty) {
             check_inplace(t, name, true);

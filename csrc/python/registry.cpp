@@ -220,7 +220,7 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
             if (self->form == form_inplace) return call_inplace(op.name, o, slots);
             if (out != Py_None) {
                 if (is_sparse(out)) return call_sparse(op.name.c_str(), args, n, kwnames);
-                if (has_conjugate(out)) return call_conjugate(callable, op.name, op.facts, false, args, n, kwnames);
+                if (has_lazy(out)) return call_lazy(callable, op.name, op.facts, false, args, n, kwnames);
                 return call_with_out(op.name, o, slots, out);
             }
             if (const CastPolicy policy = autocast_users ? op.autocast[current_device().is_cuda()] : CastPolicy::none;
@@ -234,7 +234,7 @@ PyObject* call(PyObject* callable, PyObject* const* args, size_t nargsf, PyObjec
         if (any_sparse(args, n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0)))
             return call_sparse((op.name + (self->form == form_inplace ? "_" : "")).c_str(), args, n, kwnames);
         for (Py_ssize_t i = 0, all = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0); i < all; i++)
-            if (has_conjugate(args[i])) return call_conjugate(callable, op.name, op.facts, self->form == form_inplace, args, n, kwnames);
+            if (has_lazy(args[i])) return call_lazy(callable, op.name, op.facts, self->form == form_inplace, args, n, kwnames);
         if (PyObject* result = call_foreign(callable, args, n, kwnames)) return result;
         refuse(op, args, n, kwnames, self->form != form_function);
     } catch (const MissingKernel& e) { MissingKernel(op.name, ": ", e.what()).restore(); } catch (const Error& e) {

@@ -233,7 +233,7 @@ bool fits(const Parameter& p, PyObject* o) {
     case Kind::format: return Py_TYPE(o) == &format_type;
     case Kind::generator: return Py_TYPE(o) == &generator_type;
     case Kind::any:
-        return !is_sparse_layout(o) && !(conjugate_type && PyUnicode_CompareWithASCIIString(p.name, "data") == 0 && has_conjugate(o));
+        return !is_sparse_layout(o) && !(conjugate_type && PyUnicode_CompareWithASCIIString(p.name, "data") == 0 && has_lazy(o));
     }
     return false;
 }

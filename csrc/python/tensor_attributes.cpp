@@ -88,7 +88,7 @@ int set_grad_attribute(PyObject* self, PyObject* value, void*) {
         if (devices_in_use && !(g.device() == t.device()))
             throw RuntimeError("assigned grad has data located on a different device: the tensor is on ", text_of(t.device()),
                                ", the gradient on ", text_of(g.device()));
-        set_grad(t, resolve_conjugate(g));
+        set_grad(t, resolve_lazy(g));
         return 0;
     });
 }
@@ -165,7 +165,7 @@ int set_data_attribute(PyObject* self, PyObject* value, void*) {
             throw RuntimeError(
                 "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type: "
                 "the one is strided, the other sparse; call .to_dense()");
-        set_data(as_tensor(self), resolve_conjugate(as_tensor(value)));
+        set_data(as_tensor(self), resolve_lazy(as_tensor(value)));
         return 0;
     });
 }
@@ -181,7 +181,7 @@ template <Tensor (*part)(const Tensor&)> int set_part(PyObject* self, PyObject* 
         if (!value) throw RuntimeError("the parts of a complex tensor can't be deleted");
         const Tensor& t = as_tensor(self);
         const Tensor to = part(t);
-        if (is_tensor(value)) copy_(to, as_tensor(value));
+        if (is_tensor(value)) copy_(to, resolve_lazy(as_tensor(value)));
         else fill_(to, to_scalar(value));
         return 0;
     });

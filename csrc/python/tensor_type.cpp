@@ -76,7 +76,7 @@ PyObject* foreign(const char* method, PyObject* a, PyObject* b) {
 [[gnu::cold, gnu::noinline]] PyObject* inplace_with_others(Pointwise op, PyObject* a, PyObject* b) {
     PyObject* args[] = {a, b};
     if (is_sparse(b)) return call_sparse((std::string(pointwise_info(op).name) + "_").c_str(), args, 2, nullptr);
-    if (is_conjugate(b)) return pointwise_(op, as_tensor(a), Arg(resolve_conjugate(as_tensor(b)))).release();
+    if (is_lazy(b)) return pointwise_(op, as_tensor(a), Arg(resolve_lazy(as_tensor(b)))).release();
     return foreign(method_of(op, "_").c_str(), a, b);
 }
 
@@ -267,7 +267,7 @@ PyObject* tensor_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, P
         if ((PyList_CheckExact(gradient) || PyTuple_CheckExact(gradient)) && PySequence_Fast_GET_SIZE(gradient) == 1)
             gradient = PySequence_Fast_GET_ITEM(gradient, 0);  // as by autograd.backward, of which this is a call with one tensor
         if (gradient != Py_None) {
-            if (is_tensor(gradient)) request.grads.push_back(resolve_conjugate(as_tensor(gradient)));
+            if (is_tensor(gradient)) request.grads.push_back(resolve_lazy(as_tensor(gradient)));
             else throw TypeError("backward(): gradient must be a Tensor or None, got ", Py_TYPE(gradient)->tp_name);
         }
         request.create_graph = truth_of(create);
@@ -409,7 +409,7 @@ PyObject* make_subclass(PyObject*, PyObject* args, PyObject* kwargs) {
         if (!PyType_Check(cls) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(cls), &type))
             throw TypeError("cls must be a subclass of Tensor");
         if (is_sparse(data)) refuse_sparse("a subclass of Tensor, such as nn.Parameter");
-        const Tensor t = resolve_conjugate(as_tensor(data));
+        const Tensor t = resolve_lazy(as_tensor(data));
         PyObject* self = new_tensor_of_type(reinterpret_cast<PyTypeObject*>(cls), t);
         Tensor result = Tensor::steal(as_tensor_object(self));
         if (requires_grad) require_grad(result, true);

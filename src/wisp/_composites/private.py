@@ -113,8 +113,8 @@ def _zero_tensor():
 
 
 def _neg_view(input):
-    """The negated values; PyTorch's is a view."""
-    return -input
+    """A view with the negated values."""
+    return wisp._core._neg_view(input)
 
 
 def _unique2(input, sorted=True, return_inverse=False, return_counts=False):

@@ -187,3 +187,54 @@ def test_data_of_a_conjugate_view_has_versions_of_its_own():
     y.data.mul_(2)
     assert y._version == 0 and wisp.equal(y.detach(), wisp.tensor([2 - 4j, 6 + 2j], dtype=wisp.complex128))
     assert wisp.autograd.gradcheck(wisp.dot, (wisp.ones_like(x, requires_grad=True), y))
+
+
+def test_parts_are_set_through_conjugates():
+    x = wisp.tensor([1 + 2j, 3 - 4j])
+    z = x.conj()
+    z.real = wisp.tensor([7.0, 8.0])
+    z.imag = wisp.tensor([1.0, 2.0])
+    assert x.tolist() == [7 - 1j, 8 - 2j]
+    z.imag = 3
+    z.real[0] = 5
+    assert x.tolist() == [5 - 3j, 8 - 3j] and z.tolist() == [5 + 3j, 8 + 3j]
+    other = wisp.zeros(2, dtype=wisp.complex64)
+    other.imag = z.imag
+    assert other.tolist() == [3j, 3j]
+
+
+def test_imaginary_part_of_a_conjugate_is_a_view():
+    x = wisp.tensor([1 + 2j, 3 - 4j])
+    n = x.conj().imag
+    assert n.is_neg() and n.data_ptr() == x.imag.data_ptr() and n.tolist() == [-2, 4] and not n.resolve_neg().is_neg()
+    assert n[:1].is_neg() and n.view(2, 1).is_neg() and n.detach().is_neg() and n.T.is_neg() and not n.clone().is_neg() and n.conj() is n
+    n.mul_(2)
+    n[0] = 5
+    wisp.add(n[1:], 1, out=n[1:])
+    assert x.tolist() == [1 - 5j, 3 - 9j] and (n + 1).tolist() == [6, 10] and (-n).tolist() == [-5, -9]
+    n.real = wisp.tensor([1.0, 2.0])
+    assert x.imag.tolist() == [-1, -2] and n.data.tolist() == [1, 2] and [v.item() for v in n] == [1, 2]
+    with pytest.raises(RuntimeError, match="negative bit set"):
+        n.numpy()
+    assert n.numpy(force=True).tolist() == [1, 2] and copy.deepcopy(n).tolist() == pickle.loads(pickle.dumps(n)).tolist() == [1, 2]
+    assert n.untyped_storage().data_ptr() == x.conj().untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    for refused, error in ((n.__dlpack__, BufferError), (lambda: n.view(wisp.int32), RuntimeError), (lambda: n.resize_(5), RuntimeError)):
+        with pytest.raises(error, match="negative"):
+            refused()
+
+
+def test_gradients_through_negative_views():
+    w = wisp.tensor([1 + 2j, 3 - 4j], requires_grad=True)
+    (w.conj().imag * wisp.tensor([1.0, 2.0])).sum().backward()
+    assert w.grad.tolist() == [-1j, -2j]
+    w.grad = None
+    c = w * 1
+    c.conj().imag.mul_(3)
+    (c.real * 2 + c.imag * 5).sum().backward()
+    assert w.grad.tolist() == [2 + 15j, 2 + 15j]
+    w.grad = None
+    c = w * 1
+    n = c.conj().imag
+    c.mul_(2j)
+    (n * wisp.tensor([1.0, 2.0])).sum().backward()  # the view has its history again from the base
+    assert w.grad.tolist() == [-2, -4]

@@ -257,3 +257,31 @@ def test_small_passes():
     manager.add_constraint(pass_manager.these_before_those_pass_constraint(sorted, list.sort))
     with pytest.raises(RuntimeError, match="constraint violated"):
         manager([2, 1])
+
+
+def test_arguments_by_name():
+    from wisp.fx.experimental.normalize import NormalizeArgs, NormalizeOperators
+    from wisp.fx.operator_schemas import check_for_mutable_operation, normalize_function
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return nn.functional.softmax(wisp.add(self.linear(x), wisp.topk(x, 4)[0]), 1)
+
+    x, net = wisp.rand(2, 4), Both()
+    made = NormalizeArgs(fx.symbolic_trace(net)).transform()
+    assert wisp.allclose(made(x), net(x))
+    assert all(not node.args for node in calls(made) if node.target is not operator.getitem)
+    (topk,) = made.graph.find_nodes(op="call_function", target=wisp.topk)
+    assert {name: topk.kwargs[name] for name in ("k", "dim", "largest")} == {"k": 4, "dim": -1, "largest": True}
+    plain = NormalizeOperators(fx.symbolic_trace(net)).transform()
+    assert operator.add in [node.target for node in calls(plain)] and wisp.allclose(plain(x), net(x))
+    with pytest.raises(RuntimeError, match="ambiguous"):
+        normalize_function(wisp.max, (x, 1))
+    assert normalize_function(wisp.max, (x, 1), arg_types=(wisp.Tensor, int)).kwargs == {"keepdim": False}
+    with pytest.raises(RuntimeError, match="mutable operation"):
+        check_for_mutable_operation(wisp.relu, (x,), {"out": x})
+    assert normalize_function(wisp.ops.aten.add.Tensor, (1, 2), {}, None, None, True).kwargs["input"] == 1

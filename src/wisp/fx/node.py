@@ -197,6 +197,16 @@ class Node:
             return str(self.target).endswith("_") and not str(self.target).endswith("__")
         return False
 
+    def normalized_arguments(self, root, arg_types=None, kwarg_types=None, normalize_to_only_use_kwargs=False):
+        """The arguments of a call by the names of its signature, with those that were left out, or None where that is not known."""
+        from wisp.fx.operator_schemas import normalize_function, normalize_module
+
+        if self.op == "call_function":
+            return normalize_function(self.target, self.args, self.kwargs, arg_types, kwarg_types, normalize_to_only_use_kwargs)
+        if self.op == "call_module":
+            return normalize_module(root, self.target, self.args, self.kwargs, normalize_to_only_use_kwargs)
+        return None
+
     def format_node(self, placeholder_names=None, maybe_return_typename=None, *, include_tensor_metadata=False):
         """One line of text about the node."""
         from wisp.fx._text import type_name

@@ -118,7 +118,14 @@ INNER = {
     "_library.infer_schema": ("Schemas of functions.", {"infer_schema": From("wisp.library")}),
     "_higher_order_ops.out_dtype": ("Products of a wider dtype.", {"out_dtype": Refusal("convert the operands, or call torch._int_mm")}),
     "export.dynamic_shapes": ("Sizes of exported programs.", {"Dim": From("wisp.export")}),
-    "fx._lazy_graph_module": ("Graphs whose code is written late.", {"_make_graph_module": From("wisp.fx", "GraphModule")}),
+    "fx._lazy_graph_module": (
+        "Graphs whose code is written late: here it is written at once.",
+        {
+            **same("_make_graph_module _LazyGraphModule", From("wisp.fx", "GraphModule")),
+            "_use_lazy_graph_module": Answer("A context that changes nothing.", Nothing(), "should_use"),
+            "_force_skip_lazy_graph_module": Answer("A context that changes nothing.", Nothing()),
+        },
+    ),
     "onnx.operators": (
         "Shapes as tensors.",
         {
@@ -447,19 +454,6 @@ INNER = {
         {"compatibility": Answer("What is decorated stays as it is.", None, "is_backward_compatible=False", "lambda f: f")},
     ),
     "fx.config": ("Settings of tracing.", {"disable_progress": True, "verbose_progress": False}),
-    "fx.traceback": (
-        "Notes that steps of a graph keep.",
-        {
-            "preserve_node_meta": Answer("A context that changes nothing.", Nothing(), "enable=True"),
-            "annotate": Answer("A context that changes nothing.", Nothing(), "annotation"),
-            "has_preserved_node_meta": Answer("False.", False),
-            "get_current_meta": Answer("Nothing is kept.", {}),
-            "NodeSource": Unused("Not used."),
-            "NodeSourceAction": enum.Enum("NodeSourceAction", "CREATE REPLACE"),
-            "annotate_fn": _decorator,
-            "format_stack": Answer("No lines.", []),
-        },
-    ),
     "cuda.sparse": (
         "Types of sparse tensors on a GPU; none is one by its type.",
         same("FloatTensor DoubleTensor HalfTensor BFloat16Tensor IntTensor LongTensor ByteTensor", Unused("No tensor is one.")),

@@ -22,6 +22,7 @@ __all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "symbol
 
 _HERE = os.path.dirname(__file__)
 _wrapped = []  # (globals, name) that fx.wrap was told
+_wrapped_methods_to_patch = []  # (class, name) whose calls are to be steps
 
 
 class PHBase:
@@ -32,6 +33,19 @@ class PHBase:
 
 
 PH = PHBase()
+_tracing = 0
+
+
+def is_fx_tracing():
+    """Whether a program is traced now.
+
+    >>> is_fx_tracing()
+    False
+    """
+    return _tracing > 0
+
+
+is_fx_symbolic_tracing = is_fx_tracing
 
 
 class PHWithMeta(PHBase):
@@ -92,6 +106,32 @@ def _recording(function):
         return proxy.tracer.create_proxy("call_function", function, args, kwargs)
 
     return recorded
+
+
+def _recording_method(method, name):
+    """A method that is a step when a value of the trace is among its arguments."""
+
+    @functools.wraps(method)
+    def recorded(*args, **kwargs):
+        proxy = _find_proxy((*args, *kwargs.values()))
+        if proxy is None:
+            return method(*args, **kwargs)
+        return proxy.tracer.create_proxy("call_method", name, args, kwargs)
+
+    return recorded
+
+
+def _late(find, patches, place):
+    """The `__getattr__` of a module whose functions are steps, too, when they are first asked for while a program is traced."""
+
+    def found(name):
+        value = find(name)
+        if isinstance(value, (types.FunctionType, types.BuiltinFunctionType)):
+            patches.put(place, name, _recording(value))
+            value = place[name]
+        return value
+
+    return found
 
 
 class _Patcher:
@@ -245,18 +285,31 @@ class Tracer(TracerBase):
         if isinstance(a, wisp.Tensor):
             name = self._attributes.get(id(a)) or self.tensor_attrs.get(id(a))
             if name is None:
-                name = f"_tensor_constant{len(self.tensor_attrs)}"
-                while hasattr(self.root, name):
-                    name += "_"
+                name = self.get_fresh_qualname("_tensor_constant")
                 self.tensor_attrs[id(a)] = name
                 setattr(self.root, name, a)
             return self.create_node("get_attr", name, (), {})
         return super().create_arg(a)
 
+    def get_fresh_qualname(self, prefix):
+        """A name that the root has no attribute of yet: the prefix with a number."""
+        number = 0
+        while hasattr(self.root, f"{prefix}{number}"):
+            number += 1
+        return f"{prefix}{number}"
+
     def create_args_for_root(self, root_fn, is_module, concrete_args=None):
         """The function to call, and the proxies to call it with; *args and **kwargs are one proxy each."""
         inner = inspect.unwrap(root_fn)
-        signature = inspect.signature(inner)
+        try:
+            signature = inspect.signature(inner)
+        except ValueError:
+            from wisp.fx.operator_schemas import get_signature_for_torch_op
+
+            known = get_signature_for_torch_op(inner)
+            if not known:
+                raise
+            signature = known[0].replace(parameters=[p for p in known[0].parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD])
         code = getattr(inner, "__code__", None)
         if code is None:  # an operator of the core
             return root_fn, [self._placeholder(name, parameter) for name, parameter in signature.parameters.items()]
@@ -352,6 +405,7 @@ class Tracer(TracerBase):
         """The graph of a module or function."""
         import wisp
 
+        global _tracing
         if isinstance(root, nn.Module):
             if not hasattr(type(root), self.traced_func_name):
                 raise AssertionError(f"traced_func_name={self.traced_func_name} doesn't exist in {type(root).__name__}")
@@ -382,9 +436,11 @@ class Tracer(TracerBase):
         with _Patcher() as patches:
             self._wrap_functions(patches, getattr(inspect.unwrap(function), "__globals__", {}))
             nn.Module.__call__, nn.Module.__getattribute__ = call_module, get_attribute
+            _tracing += 1
             try:
                 result = function(*args)
             finally:
+                _tracing -= 1
                 del nn.Module.__call__, nn.Module.__getattribute__
         self.create_node("output", "output", (self.create_arg(result),), {}, type_expr=returned)
         return self.graph
@@ -402,6 +458,9 @@ class Tracer(TracerBase):
                 python = isinstance(value, (types.FunctionType, types.BuiltinFunctionType))
                 if python and not name.startswith("_") and name not in ("is_tensor", "typename"):
                     patches.put(vars(place), name, _recording(value))
+        for cls, name in _wrapped_methods_to_patch:
+            patches.patch_method(cls, name, _recording_method(getattr(cls, name), name))
+        patches.put(vars(wisp), "__getattr__", _late(wisp.__getattr__, patches, vars(wisp)))
         functions = {id(place[name]) for place, name in _wrapped if name in place}
         modules = () if self.root is None else self.root.modules()
         graphs = {id(m): type(m).forward.__globals__ for m in modules if isinstance(m, GraphModule)}

@@ -301,7 +301,7 @@ class CodeGen:
             lines = [line.rstrip("\n") for line in self._body_transformer(lines)]
         first = self.gen_fn_def(parameters, returned)
         shift = first.strip("\n").count("\n") + 1 + max(0, len(lines) - count)
-        where = {shift + line - 1: number for line, number in steps}
+        where = {shift + line: number for line, number in steps}
         body = "\n".join("    " + line for line in lines)
         return PythonCode(f"\n{first.strip(chr(10))}\n{body}\n", text.named, where, 4)
 

@@ -3,6 +3,7 @@
 import warnings
 from copy import deepcopy
 
+import wisp
 from wisp.fx._text import CodeGen, Names, PythonCode, snake_case
 from wisp.fx._text import PyTreeCodeGen as _PyTreeCodeGen  # noqa: F401
 from wisp.fx._text import _PyTreeInfo as _PyTreeInfo
@@ -105,6 +106,8 @@ class Graph:
         node = Node(self, self._names.new(wanted.replace(".", "_")), op, target, args or (), kwargs or {}, type_expr)
         self._insert(node)
         self._count += 1
+        for hook in getattr(self.owning_module, "_create_node_hooks", ()):
+            hook(node)
         return node
 
     def placeholder(self, name, type_expr=None, default_value=None):
@@ -140,6 +143,25 @@ class Graph:
             )
         return self.create_node("call_module", module_name, args, kwargs, None, type_expr)
 
+    def _of_tensor(self, overload, args, value):
+        node = self.call_function(overload, args)
+        key = next((key for key in ("val", "example_value") if key in args[0].meta), None)
+        if key is not None:
+            node.meta[key] = value(args[0].meta[key])
+        return node
+
+    def create_size_node(self, tensor_node, dim):
+        """Add a step that is one size of a tensor."""
+        return self._of_tensor(wisp.ops.aten.sym_size.int, (tensor_node, dim), lambda tensor: tensor.size(dim))
+
+    def create_stride_node(self, tensor_node, dim):
+        """Add a step that is one stride of a tensor."""
+        return self._of_tensor(wisp.ops.aten.sym_stride.int, (tensor_node, dim), lambda tensor: tensor.stride(dim))
+
+    def create_storage_offset_node(self, tensor_node):
+        """Add a step that is where a tensor begins in its storage."""
+        return self._of_tensor(wisp.ops.aten.sym_storage_offset.default, (tensor_node,), lambda tensor: tensor.storage_offset())
+
     def output(self, result, type_expr=None):
         """Add the output, the last step."""
         return self.create_node("output", "output", (result,), type_expr=type_expr)
@@ -164,6 +186,8 @@ class Graph:
             )
         if to_erase._erased:
             return
+        for hook in getattr(self.owning_module, "_erase_node_hooks", ()):
+            hook(to_erase)
         to_erase._set((), {})
         to_erase._remove()
         to_erase._erased = True

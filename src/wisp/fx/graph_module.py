@@ -6,6 +6,7 @@ import itertools
 import linecache
 import re
 
+import wisp
 from wisp import nn
 from wisp.fx._text import PyTreeCodeGen
 
@@ -13,6 +14,7 @@ __all__ = ["GraphModule"]
 
 _count = itertools.count()
 _MADE = ("_graph", "_code", "_lineno_map", "_prologue_start", "_in_spec", "_out_spec")  # follow from the graph
+_HOOKS = ("_create_node_hooks", "_erase_node_hooks", "_replace_hooks", "_deepcopy_hooks")
 
 
 def _copy_attribute(source, target, path):
@@ -25,10 +27,15 @@ def _copy_attribute(source, target, path):
     value = getattr(source, name)
     if hasattr(target, name) and getattr(target, name) is value:
         return
-    if name in getattr(source, "_buffers", {}):
-        target.register_buffer(name, value)
+    _place(target, name, value)
+
+
+def _place(module, name, value):
+    """An attribute of a module: a tensor that is no parameter is a buffer."""
+    if isinstance(value, wisp.Tensor) and not isinstance(value, nn.Parameter) and not hasattr(module, name):
+        module.register_buffer(name, value)
     else:
-        setattr(target, name, value)
+        setattr(module, name, value)
 
 
 def _rebuild(attributes, graph, name):
@@ -76,10 +83,11 @@ class GraphModule(nn.Module):
                     if not hasattr(target, owner):
                         target.add_module(owner, nn.Module())
                     target = getattr(target, owner)
-                setattr(target, name, root[path])
+                _place(target, name, root[path])
         forward = getattr(inspect.unwrap(getattr(type(root), "forward", None)), "__code__", None) if isinstance(root, nn.Module) else None
         self._source = f"{forward.co_filename}:{forward.co_firstlineno}" if forward is not None else ""
         self.meta = dict(getattr(root, "meta", {})) if isinstance(root, GraphModule) else {}
+        self._without_hooks()
         self.graph = graph
 
     @property
@@ -162,8 +170,21 @@ class GraphModule(nn.Module):
             print(text)
         return text
 
+    def _without_hooks(self):
+        for name in _HOOKS:
+            object.__setattr__(self, name, [])
+
+    def _all_hooks(self):
+        return [getattr(self, name) for name in _HOOKS]
+
+    def to_folder(self, folder, module_name="FxModule"):
+        """Write the module as Python text: `from folder import module_name`, and `module_name()` is one with these parameters."""
+        from wisp.fx._folder import write
+
+        write(self, folder, module_name)
+
     def _attributes(self):
-        return {name: value for name, value in self.__dict__.items() if name not in _MADE}
+        return {name: value for name, value in self.__dict__.items() if name not in (*_MADE, *_HOOKS)}
 
     def __deepcopy__(self, memo):
         copied = type(self)._graph_module_base.__new__(type(self)._graph_module_base)
@@ -172,8 +193,12 @@ class GraphModule(nn.Module):
         copied.__dict__.update(copy.deepcopy(self._attributes(), memo))
         graph = copy.deepcopy(self._graph, memo)
         object.__setattr__(copied, "_graph", graph)
+        for name in _HOOKS:
+            object.__setattr__(copied, name, list(getattr(self, name)))
         graph.owning_module = copied
         copied.recompile()
+        for hook in self._deepcopy_hooks:
+            hook(copied)
         return copied
 
     def __copy__(self):
@@ -185,6 +210,26 @@ class GraphModule(nn.Module):
 
     def __str__(self):
         return f"{super().__repr__()}\n\n{self._code}\n\n# To see more debug info, please use `graph_module.print_readable()`"
+
+
+def _register(name):
+    def register(self, f):
+        if not callable(f):
+            raise AssertionError(f"{name}: a hook is a function")
+        getattr(self, name).append(f)
+
+    def unregister(self, f):
+        if f not in getattr(self, name):
+            raise AssertionError(f"{name}: no such hook was registered")
+        getattr(self, name).remove(f)
+
+    return register, unregister
+
+
+for _name in _HOOKS:  # _register_create_node_hook, _unregister_create_node_hook, ...
+    _word = {"_replace_hooks": "replace_node_hook"}.get(_name, _name[1:-1])
+    for _way, _function in zip(("_register_", "_unregister_"), _register(_name)):
+        setattr(GraphModule, _way + _word, _function)
 
 
 class _Frozen:

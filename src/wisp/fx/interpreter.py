@@ -1,5 +1,7 @@
 """Runs a graph step by step, so that a subclass can look at, time or change what each step does."""
 
+import sys
+
 from wisp.fx.graph import Graph
 from wisp.fx.graph_module import GraphModule
 from wisp.fx.node import map_aggregate, map_arg
@@ -60,7 +62,11 @@ class Interpreter:
     def run_node(self, n):
         """Run one step; the method named as its op does it."""
         args, kwargs = self.fetch_args_kwargs_from_env(n)
-        return getattr(self, n.op)(n.target, args, kwargs)
+        notes = sys.modules.get("wisp.fx.traceback")
+        if notes is None or not notes.should_preserve_node_meta:
+            return getattr(self, n.op)(n.target, args, kwargs)
+        with notes.set_current_meta(n, "Interpreter_" + type(self).__name__):
+            return getattr(self, n.op)(n.target, args, kwargs)
 
     def fetch_args_kwargs_from_env(self, n):
         """The values of a step's arguments."""

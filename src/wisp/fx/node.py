@@ -181,6 +181,8 @@ class Node:
         if propagate_meta:
             replace_with.meta = dict(self.meta)
         for user in changed:
+            for hook in getattr(self.graph.owning_module, "_replace_hooks", ()):
+                hook(old=self, new=replace_with.name, user=user)
             user.replace_input_with(self, replace_with)
         return changed
 

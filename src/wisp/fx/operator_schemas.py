@@ -97,8 +97,9 @@ def _schema(op, signature):
         default = None if parameter.default is parameter.empty else parameter.default
         only = parameter.kind is parameter.KEYWORD_ONLY
         arguments.append(Argument(parameter.name, "Any", default, parameter.default is not parameter.empty, only, None, alias))
-    text = f"aten::{name}{signature}"
-    return FunctionSchema(text, f"aten::{name}", "", arguments, [])
+    form = "out" if "out" in signature.parameters else ""
+    text = f"aten::{name}{form and '.' + form}{signature}"
+    return FunctionSchema(text, f"aten::{name}", form, arguments, [])
 
 
 def get_signature_for_torch_op(op, return_schemas=False):

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import operator
+import sys
 
 from wisp.fx.node import map_aggregate
 from wisp.overrides import see_python_functions
@@ -146,10 +147,19 @@ class TracerBase:
 
     graph = None
     record_stack_traces = False
+    check_mutable_operations = False
 
     def create_node(self, kind, target, args, kwargs, name=None, type_expr=None):
-        """Add a step."""
-        return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        """Add a step; RuntimeError for one that writes to its arguments where `check_mutable_operations` is set."""
+        if kind == "call_function" and self.check_mutable_operations:
+            from wisp.fx.operator_schemas import check_for_mutable_operation
+
+            check_for_mutable_operation(target, args, kwargs)
+        node = self.graph.create_node(kind, target, args, kwargs, name, type_expr)
+        notes = sys.modules.get("wisp.fx.traceback")
+        if notes is not None and notes.should_preserve_node_meta:
+            node.meta.update(notes.current_meta)
+        return node
 
     def proxy(self, node):
         """The proxy of a node."""
@@ -191,7 +201,6 @@ class TracerBase:
     def iter(self, obj):
         """Called for `for x in value:`; possible where the program unpacks a known number of values."""
         import dis
-        import sys
 
         frame = sys._getframe(2)
         instructions = list(dis.get_instructions(frame.f_code))

@@ -10,8 +10,9 @@ import numpy
 import wisp
 from wisp import _reference
 from wisp._tensor import has_shells
+from wisp.testing._file_check import FileCheck
 
-__all__ = ["assert_allclose", "assert_close", "make_tensor"]
+__all__ = ["FileCheck", "assert_allclose", "assert_close", "make_tensor"]
 
 _TOLERANCES = {
     "float16": (1e-3, 1e-5),

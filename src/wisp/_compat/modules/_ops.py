@@ -18,6 +18,7 @@ _OTHER_NAMES = {
     "sym_size": "size",
     "sym_numel": "numel",
     "sym_stride": "stride",
+    "sym_storage_offset": "storage_offset",
 }
 
 
@@ -202,6 +203,9 @@ class OpOverload:
     def __deepcopy__(self, memo):
         return self
 
+    def __reduce__(self):
+        return _operator, (self.namespace, self.overloadpacket.__name__, self._overloadname)
+
 
 class OpOverloadPacket:
     """An operator with all its overloads."""
@@ -217,9 +221,12 @@ class OpOverloadPacket:
             return proxy.tracer.create_proxy("call_function", self, args, kwargs)
         return self._function(*args, **kwargs)
 
+    def __reduce__(self):
+        return _operator, (self.namespace, self.__name__)
+
     def __getattr__(self, name):
         if name.startswith("_"):
-            raise AttributeError(f"'{self._qualified_op_name}' has no overload {name!r}")
+            raise AttributeError(f"'{self.__dict__.get('_qualified_op_name')}' has no overload {name!r}")
         return self._overloads.setdefault(name, OpOverload(self, name))
 
     def overloads(self):
@@ -234,6 +241,12 @@ class OpOverloadPacket:
 
     def __deepcopy__(self, memo):
         return self
+
+
+def _operator(namespace, name, overload=None):
+    """As pickles name an operator."""
+    packet = getattr(getattr(ops, namespace), name)
+    return packet if overload is None else getattr(packet, overload)
 
 
 class _Namespace(types.ModuleType):

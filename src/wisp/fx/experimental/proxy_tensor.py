@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import operator
 import types
 
 import wisp
@@ -111,6 +112,17 @@ class ProxyTorchDispatchMode(TorchFunctionMode):
         proxy = self.tracer.create_proxy("call_function", overload, args, kwargs, name=name)
         return _Traced(made, proxy, made.requires_grad)
 
+    def _max_pool(self, dims, input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+        """The operator that returns the indices too, without arguments at the end that are what they are when left out."""
+        windows = [list(w) if isinstance(w, (list, tuple)) else [w] * dims for w in (kernel_size, stride or kernel_size, padding, dilation)]
+        args = [*windows, ceil_mode]
+        for usual in (False, [1] * dims, [0] * dims):
+            if args[-1] != usual:
+                break
+            args.pop()
+        made = self.note(getattr(wisp.ops.aten, f"max_pool{dims}d_with_indices").default, (input, *args), {})
+        return made if return_indices else made[0]
+
     def note(self, func, args, kwargs):
         """The operator as a step of the graph, and its result."""
         instead = self.decompositions.get(func)
@@ -119,6 +131,8 @@ class ProxyTorchDispatchMode(TorchFunctionMode):
             if made is not NotImplemented:
                 return made
         name = func.overloadpacket.__name__
+        if name in ("max_pool2d", "max_pool3d"):
+            return self._max_pool(int(name[-2]), *args, **kwargs)
         values = tree_map(lambda v: v.value if isinstance(v, _Traced) else v, (args, kwargs))
         if name in ("_local_scalar_dense", "equal"):
             raise RuntimeError(
@@ -194,6 +208,9 @@ def make_fx(
             result = f(*inputs)
         found = tree_map(lambda v: v.proxy if isinstance(v, _Traced) else v, result)
         tracer.create_node("output", "output", (tracer.create_arg(found),), {})
+        for node in tracer.graph.find_nodes(op="call_function", target=operator.getitem):
+            if not node.users:  # a part of a result that nobody uses
+                tracer.graph.erase_node(node)
         name = type(f).__name__ if isinstance(f, wisp.nn.Module) else getattr(f, "__name__", "GraphModule")
         made = GraphModule(tracer.root, tracer.graph, name)
         leaves, spec = tree_flatten(tuple(args))

@@ -42,8 +42,8 @@ def _topological_sort_passes(passes, constraints):
     try:
         return [passes[i] for i in TopologicalSorter(before).static_order()] if constraints else list(passes)
     except CycleError as error:
-        names = [getattr(passes[i], "__name__", passes[i]) for i in error.args[1]]
-        raise RuntimeError(f"the constraints of these passes contradict each other: Circular dependency detected within {names}") from None
+        inside = [passes[i] for i in sorted(set(error.args[1]))]
+        raise RuntimeError(f"Circular dependency detected within the following passes: {inside}") from None
 
 
 class PassManager:
@@ -102,12 +102,12 @@ class PassManager:
             for number, one in enumerate(self.passes):
                 try:
                     result = one(module)
+                    if not isinstance(result, PassResult):
+                        raise TypeError(f"pass {one} returned {type(result).__name__}, not a PassResult: see pass_result_wrapper")
                 except Exception as error:
                     done = [getattr(p, "__name__", type(p).__name__) for p in self.passes[:number]]
                     name = getattr(one, "__name__", type(one).__name__)
                     raise Exception(f"An error occurred when running the {name!r} pass after the following passes: {done}") from error
-                if not isinstance(result, PassResult):
-                    raise TypeError(f"pass {one} returned {type(result).__name__}, not a PassResult: see pass_result_wrapper")
                 module, changed_now = result.graph_module, changed_now or result.modified
                 if isinstance(module, GraphModule):
                     module.recompile()

@@ -1,11 +1,11 @@
 """Finds the places of a graph that do what a pattern graph does."""
 
 import dataclasses
-import inspect
 import itertools
 
 import wisp
 from wisp.fx.node import Node
+from wisp.fx.operator_schemas import normalize_function
 
 __all__ = ["InternalMatch", "SubgraphMatcher"]
 
@@ -26,11 +26,10 @@ def _full_arguments(node):
     if node.op != "call_function" or not hasattr(node.target, "overloadpacket"):
         return None
     try:
-        bound = inspect.signature(node.target.op).bind(*node.args, **node.kwargs)
-    except (AttributeError, TypeError, ValueError):
+        found = normalize_function(node.target, node.args, node.kwargs, normalize_to_only_use_kwargs=True)
+    except RuntimeError:  # one of several forms
         return None
-    bound.apply_defaults()
-    return dict(bound.arguments)
+    return found and found.kwargs
 
 
 def _attribute(node):
@@ -78,6 +77,8 @@ class SubgraphMatcher:
         """Whether a value of the graph is what the pattern says; fills `known` with what stands for the pattern's nodes."""
         if isinstance(pattern, Node):
             return self._same_node(pattern, found, known)
+        if self._same_size(pattern, found):
+            return True
         if isinstance(pattern, (tuple, list)):
             alike = isinstance(found, (tuple, list)) and len(pattern) == len(found)
             return alike and all(self._same(a, b, known) for a, b in zip(pattern, found))
@@ -88,6 +89,11 @@ class SubgraphMatcher:
             parts = ((pattern.start, found.start), (pattern.stop, found.stop), (pattern.step, found.step)) if type(found) is slice else None
             return parts is not None and all(self._same(a, b, known) for a, b in parts)
         return not isinstance(found, Node) and (self.ignore_literals or (type(pattern) is type(found) and pattern == found))
+
+    def _same_size(self, pattern, found):
+        """Whether a number and a list of it stand for the same: the sizes of windows."""
+        number, listed = (pattern, found) if isinstance(pattern, int) else (found, pattern)
+        return type(number) is int and isinstance(listed, (list, tuple)) and len(listed) > 0 and all(item == number for item in listed)
 
     def _same_node(self, pattern, found, known):
         if pattern in known:

@@ -131,7 +131,7 @@ class ExportedProgram:
     __repr__ = __str__
 
 
-def _trace(mod, args):
+def _traced(mod, args):
     """The graph of a module; of one that takes nothing but *args, for so many."""
     code = getattr(inspect.unwrap(type(mod).forward), "__code__", None)
     varies = code is not None and code.co_flags & inspect.CO_VARARGS and code.co_argcount == 1 and not code.co_kwonlyargcount
@@ -159,7 +159,7 @@ def export(
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
     kwargs = kwargs or {}
     try:
-        traced = _trace(mod, args)
+        traced = _traced(mod, args)
     except _fx.proxy.TraceError as error:
         raise RuntimeError(
             f"export: what {type(mod).__name__}.forward does depends on values ({error}); Wisp's export follows one path "
@@ -183,7 +183,7 @@ def save(ep, f, *, extra_files=None, opset_version=None, pickle_protocol=2):
     >>> wisp.export.load(io.BytesIO(file.getvalue())).module()(wisp.tensor([-1.0, 1.0]))
     tensor([0., 1.])
     """
-    if _trace(ep._root, ep.example_inputs[0]).code != ep.graph_module.code:
+    if _traced(ep._root, ep.example_inputs[0]).code != ep.graph_module.code:
         raise RuntimeError(
             f"export.save: the graph of {type(ep._root).__name__} was changed after the export, and files hold modules, not graphs. "
             "Change the module's forward and export it again, or keep `program.state_dict` with wisp.save."

@@ -71,15 +71,6 @@ struct TilePlan {
     int halves = 1, ahead = 1;
     bool apart = false;  // a block over keys makes the gradients of keys or of values
 };
-// A warp takes as many queries as a product of its own has rows, and a piece of the keys: with so few of them memory is all that counts.
-constexpr int slim_rows = 16;
-bool is_slim(const AttentionArgs& a) {
-    return a.queries <= slim_rows && a.keys >= 512 && !a.causal && item_size(a.dtype) == 2 && a.width <= 128 && a.value_width <= 128;
-}
-TilePlan slim_plan(int width) { return {slim_rows, 32, width <= 64 ? 13 : 6, false}; }
-// Blocks that share a processor, and leave room there for the kernel that joins their results, which is then launched early.
-int slim_at_once(int width) { return width <= 64 ? 11 : 5; }
-
 TilePlan tile_plan(Pass pass, int width, bool is_float, bool wide, int general, bool few) {
     if (is_float) {
         if (width <= 64) return wide && pass == queries_pass ? TilePlan{128, 64, 1, false} : TilePlan{64, 32, wide ? 2 : 1, false};
@@ -117,11 +108,8 @@ bool is_aligned(const Arguments& x) {
     return x.width % 8 == 0 && x.value_width % 8 == 0;
 }
 
-// Launches a kernel. If a forward pass has few blocks and many keys, the keys are cut too, and the results for each piece of them joined.
-void launch_pieces(Pass pass, const AttentionArgs& a, Arguments& x, Kernel* k, Grid grid, unsigned threads, unsigned shared,
-                   int blocks_at_once) {
-    const int64_t room = int64_t(device_info(current_device().index).multiprocessors) * blocks_at_once / (int64_t(grid.x) * grid.y);
-    const int64_t pieces = pass == forward_pass && !a.causal && a.keys >= 512 ? std::min({a.keys / 64, room, int64_t(32)}) : 1;
+// Launches a kernel of forward of which `pieces` blocks share the keys, and joins their results.
+void launch_pieces(const AttentionArgs& a, Arguments& x, Kernel* k, Grid grid, unsigned threads, unsigned shared, int64_t pieces) {
     if (pieces <= 1) return launch_with(k, grid, {threads}, shared, x);
     static Instances<4> join("cuda/kernels/attention_parts.cuh");
     const int type = a.dtype == DType::bf16 ? 0 : a.dtype == DType::f16 ? 1 : a.dtype == DType::f32 ? 2 : 3;
@@ -133,17 +121,45 @@ void launch_pieces(Pass pass, const AttentionArgs& a, Arguments& x, Kernel* k, G
                 {unsigned((rows + 3) / 4)}, {128}, 0, x, int(pieces), rows);
 }
 
+// If a forward pass has few blocks and many keys, the keys are cut too.
+void launch_some(Pass pass, const AttentionArgs& a, Arguments& x, Kernel* k, Grid grid, unsigned threads, unsigned shared,
+                 int blocks_at_once) {
+    const int64_t room = int64_t(device_info(current_device().index).multiprocessors) * blocks_at_once / (int64_t(grid.x) * grid.y);
+    const bool cut = pass == forward_pass && !a.causal && a.keys >= 512;
+    launch_pieces(a, x, k, grid, threads, shared, cut ? std::min({a.keys / 64, room, int64_t(32)}) : 1);
+}
+
+// Whether attention_few.cuh can do it, where memory is all that counts.
+constexpr int most_together = 8;
+bool is_few(const AttentionArgs& a, const Arguments& x) {
+    return a.queries <= 16 && !a.causal && !a.dropout && item_size(a.dtype) == 2 && a.width <= 128 && a.value_width <= 128 && is_aligned(x);
+}
+void launch_few(const AttentionArgs& a, Arguments& x) {
+    static Instances<2 * 2 * 2 * 3 * 2> instances("cuda/kernels/attention_few.cuh");
+    const DeviceInfo& device = device_info(current_device().index);
+    // What the four warps of a block take at a time; heads that leave most processors without work are cut finer than a cluster can be.
+    const int64_t heads = a.batch * a.heads, wide = a.width > 64 || a.value_width > 64, steps = (a.keys + 127) / 128;
+    const bool tall = a.queries > 8,
+               many = device.major >= 9 && steps > 1 && (heads * most_together >= device.multiprocessors || steps <= 64);
+    const int mask = !a.mask ? 0 : a.mask_is_bool ? 1 : 2, together = many ? most_together : 1;
+    Kernel* k = instances((((a.dtype == DType::bf16) * 2 + wide) * 2 + tall) * 6 + mask * 2 + many, [&] {
+        return str("attention_few<", type_text(a.dtype), ", ", wide ? 128 : 64, ", ", text(tall), ", ", mask, ", ", together, ">");
+    });
+    if (many) return launch_with(k, {unsigned(heads), 1, unsigned(together)}, {128}, 0, x);
+    launch_pieces(a, x, k, {unsigned(heads)}, 128, 0,
+                  std::clamp(device.multiprocessors * int64_t(2) / heads, int64_t(1), std::min(steps, int64_t(32))));
+}
+
 // key_heads: of a launch for some of them, from x.first_head on.
 void launch_tiles(Pass pass, const AttentionArgs& a, Arguments& x, int64_t key_heads = 0) {
-    static Instances<3 * 3 * 5 * 36> instances("cuda/kernels/attention.cuh");
-    const bool is_float = a.dtype == DType::f32, slim = pass == forward_pass && is_slim(a);
-    const int few = slim ? 2 : pass == forward_pass && a.queries <= 64;
+    static Instances<3 * 3 * 5 * 24> instances("cuda/kernels/attention.cuh");
+    const bool is_float = a.dtype == DType::f32, few = pass == forward_pass && a.queries <= 64;
     const int c = width_class(a), width = widths[c];
-    const bool wide = is_wide() && !slim, aligned = is_float || is_aligned(x);
+    const bool wide = is_wide(), aligned = is_float || is_aligned(x);
     const int general = a.mask || !(a.scale > 0) || !aligned || (a.dropout && !x.kept) ? 2 : a.dropout;
-    const TilePlan p = slim ? slim_plan(width) : tile_plan(pass, width, is_float, wide, general, few);
+    const TilePlan p = tile_plan(pass, width, is_float, wide, general, few);
     const int type = is_float ? 2 : a.dtype == DType::bf16;
-    Kernel* k = instances((((((pass * 3 + type) * 5 + c) * 2 + wide) * 3 + general) * 2 + aligned) * 3 + few, [&] {
+    Kernel* k = instances((((((pass * 3 + type) * 5 + c) * 2 + wide) * 3 + general) * 2 + aligned) * 2 + few, [&] {
         const std::string apart = pass == keys_pass ? str(text(p.apart), ", ") : std::string(),
                           halves = pass == forward_pass ? str(p.halves, ", ") : std::string(),
                           ahead = pass == forward_pass ? str(p.ahead, ", ") : std::string();
@@ -154,7 +170,7 @@ void launch_tiles(Pass pass, const AttentionArgs& a, Arguments& x, int64_t key_h
                   heads = key_heads ? key_heads : a.batch * (pass == keys_pass ? a.key_heads : a.heads);
     const Grid grid{unsigned(heads), unsigned((rows + p.rows - 1) / p.rows), p.apart ? 2u : 1u};
     const unsigned shared = shared_bytes(pass, p, width, is_float);
-    launch_pieces(pass, a, x, k, grid, unsigned(p.rows * 2 / p.halves), shared, slim ? slim_at_once(width) : p.blocks);
+    launch_some(pass, a, x, k, grid, unsigned(p.rows * 2 / p.halves), shared, p.blocks);
 }
 
 // What dropout keeps, a bit for each weight, where that is not too much: the passes would draw each number several times.
@@ -275,8 +291,8 @@ void launch_plain(Pass pass, const AttentionArgs& a, Arguments& x) {
                           [&] { return str("plain_", names[pass], "<", type_text(a.dtype), ", ", width, ", ", tile, ">"); });
     const int pad = 16 / item, tiles = pass == forward_pass ? 3 : 4;
     const int64_t rows = pass == keys_pass ? a.keys : a.queries;
-    launch_pieces(pass, a, x, k, {unsigned(a.batch * (pass == keys_pass ? a.key_heads : a.heads)), unsigned((rows + tile - 1) / tile)}, 256,
-                  unsigned((tiles * tile * (width + pad) + tile * (tile + pad)) * item), 4);
+    launch_some(pass, a, x, k, {unsigned(a.batch * (pass == keys_pass ? a.key_heads : a.heads)), unsigned((rows + tile - 1) / tile)}, 256,
+                unsigned((tiles * tile * (width + pad) + tile * (tile + pad)) * item), 4);
 }
 
 // Whether tensor cores multiply; else the plain kernels do. The parts of floats are worth their memory where rows meet many others.
@@ -297,6 +313,7 @@ void forward(const AttentionArgs& given, const AttentionTensor& given_out, void*
     const bool rows = heads_are_rows(given);
     const AttentionArgs a = rows ? heads_as_rows(given) : given;
     Arguments x = arguments_of(a, rows ? heads_as_rows(given_out, a.queries) : given_out, logsumexp);
+    if (is_few(a, x)) return launch_few(a, x);
     if (!has_tiles(a, false)) return launch_plain(forward_pass, a, x);
     const KeptBits kept(a, x, false);
     std::optional<FloatParts> parts;

@@ -15,18 +15,6 @@
 
 namespace wisp {
 
-WISP_INLINE float power_of_2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-template <class How> WISP_INLINE float over_quad(float x, How how) {  // the four threads that share a row
-    x = how(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    return how(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-WISP_INLINE float sum_of_quad(float x) {
-    return over_quad(x, [](float a, float b) { return a + b; });
-}
 WISP_INLINE uint32_t tiles_begin() {
     extern __shared__ __align__(1024) char memory[];
     return shared_address(memory);

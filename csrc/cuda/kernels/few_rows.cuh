@@ -6,13 +6,6 @@ namespace wisp {
 
 #include "kernels/few_rows_arguments.h"
 
-// Read once: it is not kept in the caches at the cost of A.
-WISP_INLINE uint4 load_once(const void* at) {
-    uint4 x;
-    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(at));
-    return x;
-}
-
 // A block makes 8 * Tiles columns of C; its warps share out k in slices of 32, some of them at a time, and are added up in order. Of a
 // slice a thread has eight neighbours of a column of B and of rows of A: which index of k goes to which place of the tensor cores'
 // instruction does not matter, as long as it is the same for both. Tall: more than 8 rows.

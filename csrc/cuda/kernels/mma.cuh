@@ -140,6 +140,13 @@ template <class T, int N> WISP_INLINE void pack_left(const float (&sums)[N][4], 
         }
 }
 
+// Of what a block reads once: it is not kept in the nearest cache at the cost of the rest.
+WISP_INLINE uint4 load_once(const void* at) {
+    uint4 x;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(at));
+    return x;
+}
+
 // ---- mma.sync
 
 template <bool Transposed> WISP_INLINE void load_matrices(uint32_t (&x)[4], uint32_t at) {

@@ -130,24 +130,26 @@ void launch_some(Pass pass, const AttentionArgs& a, Arguments& x, Kernel* k, Gri
 }
 
 // Whether attention_few.cuh can do it, where memory is all that counts.
-constexpr int most_together = 8;
 bool is_few(const AttentionArgs& a, const Arguments& x) {
     return a.queries <= 16 && !a.causal && !a.dropout && item_size(a.dtype) == 2 && a.width <= 128 && a.value_width <= 128 && is_aligned(x);
 }
 void launch_few(const AttentionArgs& a, Arguments& x) {
-    static Instances<2 * 2 * 2 * 3 * 2> instances("cuda/kernels/attention_few.cuh");
+    static Instances<2 * 2 * 2 * 3 * 4> instances("cuda/kernels/attention_few.cuh");
     const DeviceInfo& device = device_info(current_device().index);
-    // What the four warps of a block take at a time; heads that leave most processors without work are cut finer than a cluster can be.
-    const int64_t heads = a.batch * a.heads, wide = a.width > 64 || a.value_width > 64, steps = (a.keys + 127) / 128;
-    const bool tall = a.queries > 8,
-               many = device.major >= 9 && steps > 1 && (heads * most_together >= device.multiprocessors || steps <= 64);
-    const int mask = !a.mask ? 0 : a.mask_is_bool ? 1 : 2, together = many ? most_together : 1;
-    Kernel* k = instances((((a.dtype == DType::bf16) * 2 + wide) * 2 + tall) * 6 + mask * 2 + many, [&] {
-        return str("attention_few<", type_text(a.dtype), ", ", wide ? 128 : 64, ", ", text(tall), ", ", mask, ", ", together, ">");
+    const bool wide = a.width > 64 || a.value_width > 64, tall = a.queries > 8;
+    const int mask = !a.mask ? 0 : a.mask_is_bool ? 1 : 2;
+    // As many blocks share a head's keys as fill the processors twice and have something to do: a cluster of them, unless one is too small
+    // for few heads with very many keys.
+    const int64_t heads = a.batch * a.heads, steps = (a.keys + 127) / 128;
+    const int64_t blocks = std::clamp(device.multiprocessors * int64_t(2) / heads, int64_t(1), std::max(steps, int64_t(1)));
+    int size = 0;  // of a cluster, to base 2
+    if (device.major >= 9 && !(blocks > 16 && steps > 64))
+        while (size < 3 && blocks >= 2 << size) size++;
+    Kernel* k = instances((((a.dtype == DType::bf16) * 2 + wide) * 2 + tall) * 12 + mask * 4 + size, [&] {
+        return str("attention_few<", type_text(a.dtype), ", ", wide ? 128 : 64, ", ", text(tall), ", ", mask, ", ", 1 << size, ">");
     });
-    if (many) return launch_with(k, {unsigned(heads), 1, unsigned(together)}, {128}, 0, x);
-    launch_pieces(a, x, k, {unsigned(heads)}, 128, 0,
-                  std::clamp(device.multiprocessors * int64_t(2) / heads, int64_t(1), std::min(steps, int64_t(32))));
+    if (size) return launch_with(k, {unsigned(heads), 1, 1u << size}, {128}, 0, x);
+    launch_pieces(a, x, k, {unsigned(heads)}, 128, 0, std::min(blocks, int64_t(32)));
 }
 
 // key_heads: of a launch for some of them, from x.first_head on.

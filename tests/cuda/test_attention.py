@@ -164,6 +164,19 @@ def test_few_queries_and_many_keys(dtype, queries, heads, key_heads):
     check(*qkv(1, heads, queries, 1300, 128, 72, key_heads=key_heads), dtype)
 
 
+@pytest.mark.parametrize("dtype", [wisp.bfloat16, wisp.float16], ids=str)
+@pytest.mark.parametrize("keys", [3, 130, 700, 20000])
+@pytest.mark.parametrize("batch, heads, key_heads", [(1, 1, 1), (3, 20, 10), (2, 24, 24), (20, 32, 8), (1, 16, 1)])
+def test_blocks_share_the_keys_of_few_queries(dtype, keys, batch, heads, key_heads):
+    """One, two, four or eight of them in a cluster, or pieces of very many keys."""
+    if batch * heads * keys > 2**21:
+        return
+    for width, value_width in [(64, 64), (40, 128)]:
+        args = qkv(batch, heads, 1, keys, width, value_width, key_heads=key_heads)
+        check(*args, dtype, view=lambda t: t.transpose(1, 2).contiguous().transpose(1, 2))
+        check(*args, dtype, mask=wisp.arange(keys)[None, None, None] < keys - keys // 3)
+
+
 def test_float_is_exact_to_its_last_bits():
     """Sums of positive numbers, which the tensor cores cut off, do not drift with the length."""
     q, k, v = qkv(1, 1, 64, 6000)

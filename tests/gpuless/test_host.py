@@ -67,7 +67,7 @@ def test_doctor_compiles_ahead_for_a_named_architecture(tmp_path):
 def test_every_kernel_is_asked_for(walked, stand_in):
     """Every `__global__` function of every file: what is not asked for would not be compiled above."""
     folder = pathlib.Path(HERE).parent.parent / "csrc" / "cuda" / "kernels"
-    attributes = r"(?:WISP_CLUSTER\(\w+\)\s*)?(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?"
+    attributes = r"(?:WISP_CLUSTER\([\w, ]+\)\s*)?(?:__launch_bounds__\((?:[^()]|\([^()]*\))*\)\s*)?"
     pattern = re.compile(rf"__global__\s+void\s+{attributes}(\w+)\s*\(")
     asked = {re.split(r"[<\s]", name)[0].split("::")[-1] for names in asked_for(stand_in).values() for name in names}
     written = {name for file in folder.glob("*.cuh") for name in pattern.findall(file.read_text())}

@@ -41,8 +41,9 @@ def others():
         for options in chosen:
             given = [wisp.randn(2, 2, 64, width).to(dtype).requires_grad_() for _ in range(3)]
             yield "attention", lambda q, k, v, options=options: F.scaled_dot_product_attention(q, k, v, **options), given
-    few = [wisp.randn(2, 2, rows, 64, dtype=wisp.bfloat16) for rows in (1, 600, 600)]
-    yield "attention of few queries", F.scaled_dot_product_attention, few
+    for dtype in (wisp.bfloat16, wisp.float32):
+        few = [wisp.randn(2, 2, rows, 64, dtype=dtype) for rows in (1, 600, 600)]
+        yield "attention of few queries", F.scaled_dot_product_attention, few
     yield "few rows", F.linear, [wisp.randn(2, 256, dtype=wisp.bfloat16), wisp.randn(64, 256, dtype=wisp.bfloat16)]
     sequence = wisp.randn(5, 3, 8)
     step_by_step = nn.GRU(8, 6), nn.RNN(8, 6)  # sizes that the kernels of whole sequences do not take

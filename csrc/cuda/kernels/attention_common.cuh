@@ -64,19 +64,6 @@ template <int Rows> struct KeyBlock {
     template <class T> WISP_INLINE T* own(const AttentionTensor& t) const { return t.at<T>(b, h) + k0 * t.row; }
 };
 
-WISP_INLINE float power_of_2(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-template <class How> WISP_INLINE float over_quad(float x, How how) {  // the four threads that share a row
-    x = how(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    return how(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-WISP_INLINE float sum_of_quad(float x) {
-    return over_quad(x, [](float a, float b) { return a + b; });
-}
-
 template <class C> inline constexpr C log2_e = C(1.4426950408889634074);
 // A logarithm to base 2 in the units of `logsumexp`.
 template <class T> inline constexpr float base_2_in = sizeof(T) == 2 ? 0.693147180559945309f : 1.f;

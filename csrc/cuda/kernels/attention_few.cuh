@@ -4,31 +4,10 @@
 // sides), and the next ones are on their way while it works. What the warps of a block found meets in shared memory; what blocks found, in
 // that of a cluster of them, where there are clusters, or as pieces that attention_join (attention_parts.cuh) makes one.
 #include "cuda/kernels/attention_common.cuh"
+#include "cuda/kernels/cluster.cuh"
 #include "cuda/kernels/mma.cuh"
 
 namespace wisp {
-
-#if __CUDA_ARCH__ >= 900
-#define WISP_CLUSTER(count) __cluster_dims__(1, 1, count)
-WISP_INLINE void cluster_meets() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-// Where nothing was written that others should see.
-WISP_INLINE void cluster_ends() { asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory"); }
-// *p of the cluster's block `rank`.
-WISP_INLINE float read_from(const float* p, int rank) {
-    uint32_t at;
-    float x;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(shared_address(p)), "r"(rank));
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
-    return x;
-}
-#else
-#define WISP_CLUSTER(count)
-WISP_INLINE void cluster_meets() {}
-WISP_INLINE void cluster_ends() {}
-WISP_INLINE float read_from(const float* p, int) { return *p; }
-#endif
 
 // A row's share of the keys: the largest score and the sum of the weights, to base 2 from there; and of one column, the weighted sum.
 struct Seen {
@@ -52,8 +31,8 @@ struct Seen {
 enum MaskKind : int { mask_none, mask_bool, mask_added };
 
 // D: 64 or 128, not less than the widths. Tall: more than 8 rows. Cluster: how many blocks share a head's keys and join their results.
-template <class T, int D, bool Tall, int Mask, int Cluster> __global__ void WISP_CLUSTER(Cluster) __launch_bounds__(128, D == 64 && !Tall ? 3 : 2)
-    attention_few(const __grid_constant__ AttentionArguments a) {
+template <class T, int D, bool Tall, int Mask, int Cluster> __global__ void WISP_CLUSTER(1, 1, Cluster)
+    __launch_bounds__(128, D == 64 && !Tall ? 3 : 2) attention_few(const __grid_constant__ AttentionArguments a) {
     begin_early();
     // Keys are taken 8 N at a time.
     constexpr int warps = 4, rows = Tall ? 16 : 8, halves = rows / 8, chunks = D / 32, spans = D / 64, N = 256 / D;
@@ -238,11 +217,11 @@ template <class T, int D, bool Tall, int Mask, int Cluster> __global__ void WISP
         for (int i = int(blockIdx.z) * warps * 32 + threadIdx.x; i < all; i += Cluster * warps * 32) {
             const int r = i / D, column = i % D;
             finish(r, column, Seen::together<Cluster>([&](int rank) {
-                       return Seen{read_from(&top_of[0][r], rank), read_from(&total_of[0][r], rank),
-                                   read_from(&sum_of[0][r][column], rank)};
+                       return Seen{load_from(place_in(&top_of[0][r], rank)), load_from(place_in(&total_of[0][r], rank)),
+                                   load_from(place_in(&sum_of[0][r][column], rank))};
                    }));
         }
-        cluster_ends();  // a block's memory lives as long as others read it
+        cluster_ends();
     }
 }
 

@@ -76,12 +76,21 @@ namespace wisp {
 enum class DType : uint8_t;  // of csrc/core/dtype.h: headers that both compile name it, kernels have types instead
 
 // What a kernel begins with that may be launched before the one in front of it has ended (send_launch in ../runtime.h): the next may
-// be, too, and nothing is read or written before all earlier work is done.
-WISP_INLINE void begin_early() {
+// be, too, and nothing is read or written before all earlier work is done. The next waits for the end of this one, which has waited
+// itself, so it may as well be let in before the wait; but the places that it then takes pay only in front of long work (few_rows.cuh).
+WISP_INLINE void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
+}
+WISP_INLINE void wait_for_earlier() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+WISP_INLINE void begin_early() {
+    wait_for_earlier();
+    let_next_begin();
 }
 
 using c64 = std::complex<float>;

@@ -13,6 +13,7 @@ namespace wisp {
 // So many slices are loaded at a time that `Blocks` of them are on a processor: while one adds up, others load.
 template <class T, int Tiles, int Warps, int Slices, int Blocks, bool Tall> __global__ void __launch_bounds__(Warps * 32, Blocks)
     few_rows(const FewRows p) {
+    let_next_begin();
     begin_early();
     constexpr int slices = Slices, rows = Tall ? 16 : 8;
     __shared__ float sums_of[Warps][Tiles][rows][8];

@@ -110,6 +110,18 @@ private:
 
 // ---- registers
 
+WISP_INLINE float power_of_2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+template <class How> WISP_INLINE float over_quad(float x, How how) {  // the four threads that share a row
+    x = how(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return how(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+WISP_INLINE float sum_of_quad(float x) {
+    return over_quad(x, [](float a, float b) { return a + b; });
+}
 template <class T> WISP_INLINE uint32_t pack(float low, float high) {
     uint32_t x;
     if constexpr (std::is_same_v<T, bf16>) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));

@@ -1,5 +1,6 @@
 // Recurrent layers of moderate size, all steps in one launch: sequences do not touch each other, so a block takes a few through the
 // whole time and waits for no other. As much of the weight as fits lies in shared memory, the rest comes from the cache.
+#include "cuda/kernels/cluster.cuh"
 #include "cuda/kernels/numbers.cuh"
 #include "kernels/rnn_rows_arguments.h"
 
@@ -141,15 +142,10 @@ template <int Mode, int R> __global__ void __launch_bounds__(rnn_threads) rnn_ro
         }
 }
 
-#if __CUDA_ARCH__ >= 900
-#define WISP_CLUSTER(blocks) __cluster_dims__(blocks, 1, 1)
-#else
-#define WISP_CLUSTER(blocks)
-#endif
-
 // Forward by a cluster of blocks for each sequence, from sm_90 on: a block has the weight of its share of the units in shared memory, and
 // hands their states to all the others at the end of a step.
-template <int Mode, int Blocks> __global__ void WISP_CLUSTER(Blocks) __launch_bounds__(rnn_threads) rnn_cluster_forward(const RnnRows p) {
+template <int Mode, int Blocks> __global__ void WISP_CLUSTER(Blocks, 1, 1) __launch_bounds__(rnn_threads)
+    rnn_cluster_forward(const RnnRows p) {
 #if __CUDA_ARCH__ >= 900
     extern __shared__ __align__(16) float shared[];
     constexpr int parts = rnn_parts<Mode>;
@@ -166,8 +162,7 @@ template <int Mode, int Blocks> __global__ void WISP_CLUSTER(Blocks) __launch_bo
     const bool mine = j < units;
     float state = mine ? p.h[int64_t(sequence) * n + unit] : 0.f, cell = mine && Mode == rnn_lstm ? p.c[int64_t(sequence) * n + unit] : 0.f;
     auto row_of = [&](int t) { return int64_t(p.reverse ? p.steps - 1 - t : t) * p.batch + sequence; };
-    auto meet = [] { asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory"); };
-    meet();  // nobody has an address in a block that has not begun
+    cluster_meets();  // nobody has an address in a block that has not begun
     for (int t = 0; t < p.steps; t++) {
         const float* now = states + t % 2 * n;
         float x[parts] = {};
@@ -192,15 +187,10 @@ template <int Mode, int Blocks> __global__ void WISP_CLUSTER(Blocks) __launch_bo
                 return total;
             };
             rnn_unit<Mode>(p, x, sum, state, cell, row_of(t), unit);
-            const uint32_t to = uint32_t(__cvta_generic_to_shared(states + (t + 1) % 2 * n + unit));
 #pragma unroll
-            for (int block = 0; block < Blocks; block++) {
-                uint32_t there;
-                asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(to), "r"(block));
-                asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(state) : "memory");
-            }
+            for (int block = 0; block < Blocks; block++) store_to(place_in(states + (t + 1) % 2 * n + unit, block), state);
         }
-        meet();
+        cluster_meets();
     }
     if (mine) {
         p.h[int64_t(sequence) * n + unit] = state;

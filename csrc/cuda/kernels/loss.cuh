@@ -46,9 +46,12 @@ template <class T, class F> WISP_INLINE void each_of_row(const T* row, int64_t n
     constexpr int V = 16 / int(sizeof(T));
     const int64_t head = min(n, int64_t((16 - reinterpret_cast<uint64_t>(row) % 16) % 16 / sizeof(T))), vectors = (n - head) / V;
     if (me < head) f(row + me, int64_t(me), 1);
-    for (int64_t j = me; j < vectors; j += threads) {
-        const auto x = reinterpret_cast<const Vector<T, V>*>(row + head)[j];
+    const auto* all = reinterpret_cast<const Vector<T, V>*>(row + head);
+    for (int64_t j = me; j < vectors; j += 2 * threads) {  // two are under way at a time
+        const bool more = j + threads < vectors;
+        const Vector<T, V> x = all[j], y = all[more ? j + threads : j];
         f(x.at, head + j * V, V);
+        if (more) f(y.at, head + (j + threads) * V, V);
     }
     const int64_t tail = head + vectors * V + me;
     if (tail < n) f(row + tail, tail, 1);
@@ -65,12 +68,12 @@ template <class T, bool Warp> WISP_INLINE void row_statistics(const LossArgument
         C next = own;
         for (int i = 0; i < count; i++) next = Max::join(next, convert<C>(v[i]));
         if (next == C(-INFINITY)) return;
-        if (next != own) sum *= ::exp(own - next);
+        if (next != own) sum *= exponential<T>(own - next);
         own = next;
-        for (int i = 0; i < count; i++) sum += ::exp(convert<C>(v[i]) - own);
+        for (int i = 0; i < count; i++) sum += exponential<T>(convert<C>(v[i]) - own);
     });
     const C largest = Warp ? over_warp<Max>(own) : over_block<Max>(own, shared);
-    sum *= ::exp(own - largest);
+    sum *= exponential<T>(own - largest);
     sum = Warp ? over_warp<Add>(sum) : over_block<Add>(sum, shared);
     lse = {largest, ::log(sum)};
     if (p.smoothing == 0) return;
@@ -186,7 +189,7 @@ template <class T, bool Entropy> WISP_INLINE compute<T> loss_derivative(const Lo
                                                                         const compute<T>* all_weights) {
     using C = compute<T>;
     if (!Entropy) return c == target ? -w : C(0);
-    const C probability = ::exp(-lse.less(x));
+    const C probability = exponential<T>(-lse.less(x));
     C d = w * (probability - (c == target ? C(1) : C(0)));
     if (p.smoothing != 0) {
         const C all = weight ? *all_weights : C(p.classes);
@@ -210,19 +213,38 @@ template <class T, bool Entropy, class D = T> __global__ void __launch_bounds__(
     const LogSumExp<C> sum = Entropy ? lse[r] : LogSumExp<C>{};
     C factor = g[one ? 0 : r];
     if (total) factor /= compute<T>(*total);
+    // The derivative (loss_derivative above) as a multiple of the probability, less `hit` for the target and `share` of each weight.
+    const C all = weight && p.smoothing != 0 ? *all_weights : C(n), share = there ? factor * C(p.smoothing / double(n)) : C(0),
+            hit = there ? factor * w * C(1 - p.smoothing) : C(0), scale = Entropy ? hit + share * all : C(0);
     auto gradient = [&](int64_t i, T v) {
-        return there ? convert<D>(factor * loss_derivative<T, Entropy>(p, convert<C>(v), i, t, weight, w, sum, all_weights))
-                     : convert<D>(C(0));
+        if (!there) return convert<D>(C(0));
+        C d = i == t ? -hit : C(0);
+        if (Entropy) d += scale * exponential<T>(-sum.less(convert<C>(v)));
+        if (Entropy && p.smoothing != 0) d -= share * (weight ? convert<C>(weight[i]) : C(1));
+        return convert<D>(d);
     };
+    const bool plain = there && p.smoothing == 0;
     const int64_t head = min(n, int64_t((16 - reinterpret_cast<uint64_t>(x) % 16) % 16 / sizeof(T))), vectors = (n - head) / V,
                   tail = head + vectors * V + threadIdx.x;
     if (threadIdx.x < head) dx[threadIdx.x] = gradient(threadIdx.x, x[threadIdx.x]);
-    for (int64_t j = threadIdx.x; j < vectors; j += blockDim.x) {
-        const auto v = reinterpret_cast<const Vector<T, V>*>(x + head)[j];
+    auto store = [&](int64_t j, const Vector<T, V>& v) {
+        const int64_t at = head + j * V;
         Vector<D, V> made;
+        if (Entropy && plain && uint64_t(t - at) >= V) {  // what nearly all of them are
 #pragma unroll
-        for (int i = 0; i < V; i++) made.at[i] = gradient(head + j * V + i, v.at[i]);
+            for (int i = 0; i < V; i++) made.at[i] = convert<D>(scale * exponential<T>(-sum.less(convert<C>(v.at[i]))));
+        } else {
+#pragma unroll
+            for (int i = 0; i < V; i++) made.at[i] = gradient(at + i, v.at[i]);
+        }
         reinterpret_cast<Vector<D, V>*>(dx + head)[j] = made;
+    };
+    const auto* from = reinterpret_cast<const Vector<T, V>*>(x + head);
+    for (int64_t j = threadIdx.x; j < vectors; j += 2 * blockDim.x) {  // two are under way at a time
+        const bool more = j + blockDim.x < vectors;
+        const Vector<T, V> v = from[j], next = from[more ? j + blockDim.x : j];
+        store(j, v);
+        if (more) store(j + blockDim.x, next);
     }
     if (tail < n) dx[tail] = gradient(tail, x[tail]);
 }

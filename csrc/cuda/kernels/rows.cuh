@@ -11,7 +11,25 @@ struct Add {
 };
 struct Max {
     template <class T> static WISP_INLINE T join(T a, T b) { return a != a || a > b ? a : b; }  // NaN wins
+#if __CUDA_ARCH__ >= 800
+    static WISP_INLINE float join(float a, float b) {
+        float x;
+        asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
+        return x;
+    }
+#endif
 };
+
+// e^x as precisely as numbers of type T show it: half types have no digits for what the quick instruction rounds.
+template <class T> WISP_INLINE compute<T> exponential(compute<T> x) {
+    if constexpr (sizeof(T) == 2) {
+        float y;
+        asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
+        return y;
+    } else {
+        return ::exp(x);
+    }
+}
 
 // The result in every thread of the warp.
 template <class How, class T> __device__ T over_warp(T x) {

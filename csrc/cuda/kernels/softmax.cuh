@@ -21,7 +21,7 @@ template <class T, bool Log, bool Kept> __global__ void __launch_bounds__(1024) 
     C sum = 0;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
         const C v = Kept ? row[i] : convert<C>(x[i]);
-        const C e = ::exp(v - largest);
+        const C e = exponential<T>(v - largest);
         if (Kept && !Log) row[i] = e;
         sum += e;
     }
@@ -29,7 +29,7 @@ template <class T, bool Log, bool Kept> __global__ void __launch_bounds__(1024) 
     const C scale = C(1) / sum, shift = largest + ::log(sum);
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
         if (Log) y[i] = convert<T>((Kept ? row[i] : convert<C>(x[i])) - shift);
-        else y[i] = convert<T>((Kept ? row[i] : ::exp(convert<C>(x[i]) - largest)) * scale);
+        else y[i] = convert<T>((Kept ? row[i] : exponential<T>(convert<C>(x[i]) - largest)) * scale);
     }
 }
 
@@ -56,7 +56,7 @@ template <class T, bool Log> __global__ void __launch_bounds__(1024) softmax_lon
     for (int i = threadIdx.x; i < vectors; i += blockDim.x) {
         const Some v = row[i];
 #pragma unroll
-        for (int j = 0; j < V; j++) sum += ::exp(convert<C>(v.at[j]) - largest);
+        for (int j = 0; j < V; j++) sum += exponential<T>(convert<C>(v.at[j]) - largest);
     }
     sum = over_block<Add>(sum, reduced);
     const C scale = C(1) / sum, shift = largest + ::log(sum);
@@ -65,7 +65,7 @@ template <class T, bool Log> __global__ void __launch_bounds__(1024) softmax_lon
 #pragma unroll
         for (int j = 0; j < V; j++) {
             const C value = convert<C>(v.at[j]);
-            v.at[j] = convert<T>(Log ? value - shift : ::exp(value - largest) * scale);
+            v.at[j] = convert<T>(Log ? value - shift : exponential<T>(value - largest) * scale);
         }
         to[i] = v;
     }
@@ -92,7 +92,7 @@ template <class T, bool Log> __global__ void __launch_bounds__(1024) softmax_lon
 #pragma unroll
         for (int j = 0; j < V; j++) {
             const C gi = convert<C>(a.at[j]), yi = convert<C>(b.at[j]);
-            a.at[j] = convert<T>(Log ? gi - ::exp(yi) * sum : (gi - sum) * yi);
+            a.at[j] = convert<T>(Log ? gi - exponential<T>(yi) * sum : (gi - sum) * yi);
         }
         to[i] = a;
     }
@@ -126,7 +126,7 @@ template <class T, bool Log, int K> __global__ void __launch_bounds__(512, 2) so
         if (threadIdx.x + k * blockDim.x < vectors)
 #pragma unroll
             for (int j = 0; j < V; j++) {
-                const C e = ::exp(kept[k][j] - largest);
+                const C e = exponential<T>(kept[k][j] - largest);
                 sum += e;
                 if (!Log) kept[k][j] = e;
             }
@@ -157,7 +157,7 @@ template <class T, bool Log, int K> __global__ void __launch_bounds__(512)
     sum = over_row<Add>(sum, reduced);
     kept_g.each(vectors, [&](T& v, int k, int j) {
         const C gi = convert<C>(v), yi = convert<C>(kept_y.at[k].at[j]);
-        v = convert<T>(Log ? gi - ::exp(yi) * sum : (gi - sum) * yi);
+        v = convert<T>(Log ? gi - exponential<T>(yi) * sum : (gi - sum) * yi);
     });
     kept_g.store(dx + r * n, vectors);
 }
@@ -186,7 +186,7 @@ template <class T, bool Log> __global__ void __launch_bounds__(256) softmax_shor
     if (here)
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            const C e = ::exp(kept[j] - largest);
+            const C e = exponential<T>(kept[j] - largest);
             sum += e;
             if (!Log) kept[j] = e;
         }
@@ -218,7 +218,7 @@ template <class T, bool Log> __global__ void __launch_bounds__(256)
 #pragma unroll
     for (int j = 0; j < V; j++) {
         const C gi = convert<C>(kept_g.at[j]), yi = convert<C>(kept_y.at[j]);
-        kept_g.at[j] = convert<T>(Log ? gi - ::exp(yi) * sum : (gi - sum) * yi);
+        kept_g.at[j] = convert<T>(Log ? gi - exponential<T>(yi) * sum : (gi - sum) * yi);
     }
     reinterpret_cast<Vector<T, V>*>(dx + r * n)[i] = kept_g;
 }
@@ -241,13 +241,13 @@ template <class T, bool Log, int N> __global__ void __launch_bounds__(128) softm
     for (int by = 16; by > 0; by /= 2) largest = Max::join(largest, __shfl_xor_sync(0xffffffffu, largest, by));
 #pragma unroll
     for (int k = 0; k < N; k++)
-        if (lane + k * 32 < n) sum += ::exp(v[k] - largest);
+        if (lane + k * 32 < n) sum += exponential<T>(v[k] - largest);
 #pragma unroll
     for (int by = 16; by > 0; by /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, by);
     const C scale = C(1) / sum, shift = largest + ::log(sum);
 #pragma unroll
     for (int k = 0; k < N; k++)
-        if (lane + k * 32 < n) y[lane + k * 32] = convert<T>(Log ? v[k] - shift : ::exp(v[k] - largest) * scale);
+        if (lane + k * 32 < n) y[lane + k * 32] = convert<T>(Log ? v[k] - shift : exponential<T>(v[k] - largest) * scale);
 }
 
 template <class T, bool Log> __global__ void __launch_bounds__(1024) softmax_rows_backward(const T* g, const T* y, T* dx, int64_t n) {
@@ -261,7 +261,7 @@ template <class T, bool Log> __global__ void __launch_bounds__(1024) softmax_row
     sum = over_block<Add>(sum, reduced);
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x) {
         const C gi = convert<C>(g[i]), yi = convert<C>(y[i]);
-        dx[i] = convert<T>(Log ? gi - ::exp(yi) * sum : (gi - sum) * yi);
+        dx[i] = convert<T>(Log ? gi - exponential<T>(yi) * sum : (gi - sum) * yi);
     }
 }
 
@@ -274,11 +274,11 @@ template <class T, bool Log> __global__ void __launch_bounds__(256)
     const int64_t at = c / inner * n * inner + c % inner;
     C largest = -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++) largest = Max::join(largest, convert<C>(x[at + i * inner]));
-    for (int64_t i = 0; i < n; i++) sum += ::exp(convert<C>(x[at + i * inner]) - largest);
+    for (int64_t i = 0; i < n; i++) sum += exponential<T>(convert<C>(x[at + i * inner]) - largest);
     const C scale = C(1) / sum, shift = largest + ::log(sum);
     for (int64_t i = 0; i < n; i++) {
         const C v = convert<C>(x[at + i * inner]);
-        y[at + i * inner] = convert<T>(Log ? v - shift : ::exp(v - largest) * scale);
+        y[at + i * inner] = convert<T>(Log ? v - shift : exponential<T>(v - largest) * scale);
     }
 }
 
@@ -293,7 +293,7 @@ template <class T, bool Log> __global__ void __launch_bounds__(256)
         sum += Log ? convert<C>(g[at + i * inner]) : convert<C>(g[at + i * inner]) * convert<C>(y[at + i * inner]);
     for (int64_t i = 0; i < n; i++) {
         const C gi = convert<C>(g[at + i * inner]), yi = convert<C>(y[at + i * inner]);
-        dx[at + i * inner] = convert<T>(Log ? gi - ::exp(yi) * sum : (gi - sum) * yi);
+        dx[at + i * inner] = convert<T>(Log ? gi - exponential<T>(yi) * sum : (gi - sum) * yi);
     }
 }
 

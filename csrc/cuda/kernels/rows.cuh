@@ -11,13 +11,11 @@ struct Add {
 };
 struct Max {
     template <class T> static WISP_INLINE T join(T a, T b) { return a != a || a > b ? a : b; }  // NaN wins
-#if __CUDA_ARCH__ >= 800
     static WISP_INLINE float join(float a, float b) {
         float x;
         asm("max.NaN.f32 %0, %1, %2;" : "=f"(x) : "f"(a), "f"(b));
         return x;
     }
-#endif
 };
 
 // e^x as precisely as numbers of type T show it: half types have no digits for what the quick instruction rounds.

@@ -453,7 +453,7 @@ class Tracer(TracerBase):
             if id(value) in given and not name.startswith("_"):
                 patches.put(program, name, _recording(value))
         patches.put(vars(wisp), "_assert", _recording(wisp._assert))
-        for place in (wisp, wisp.nn.functional, *self._modules):
+        for place in (wisp, wisp.nn.functional, wisp.linalg, wisp.fft, wisp.special, *self._modules):
             for name, value in list(vars(place).items()):
                 python = isinstance(value, (types.FunctionType, types.BuiltinFunctionType))
                 if python and not name.startswith("_") and name not in ("is_tensor", "typename"):

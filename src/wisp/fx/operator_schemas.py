@@ -3,6 +3,7 @@
 import ast
 import functools
 import inspect
+import keyword
 import numbers
 import types
 import typing
@@ -10,6 +11,7 @@ import warnings
 from typing import Any, NamedTuple
 
 import wisp
+from wisp._compat.schema import AliasInfo, Argument, FunctionSchema, _split
 
 __all__ = [
     "ArgsKwargsPair",
@@ -29,21 +31,24 @@ class ArgsKwargsPair(NamedTuple):
     kwargs: dict[str, Any]
 
 
-_INTEGERS = list[int]
-_KINDS = {  # by what operators call their arguments
-    **dict.fromkeys(
-        "input index condition weight mask src source tensor1 tensor2 batch1 batch2 mat1 mat2 mat vec1 vec2".split(), wisp.Tensor
-    ),
-    **dict.fromkeys("other exponent value alpha beta end min max".split(), wisp.Tensor | int | float | bool | complex),
-    **dict.fromkeys("tensors indices".split(), list[wisp.Tensor] | wisp.Tensor),
-    **dict.fromkeys("dim dims size shape".split(), int | _INTEGERS),
-    **dict.fromkeys("keepdim descending largest sorted inplace training".split(), bool),
-    **dict.fromkeys("k dim0 dim1 start_dim end_dim chunks diagonal n".split(), int),
-    "generator": wisp.Generator,
+_NUMBER = int | float | bool | complex
+_TYPES = {  # of the signatures of operators
+    "Tensor": wisp.Tensor,
+    "Operand": wisp.Tensor | _NUMBER,
+    "Tensor[]": list[wisp.Tensor],
+    "Tensor?[]": list[wisp.Tensor],
+    "Number": _NUMBER,
+    "int": int,
+    "int...": int | list[int],
+    "int[]": int | list[int],
+    "float": float | int,
+    "bool": bool,
+    "str": str,
     "dtype": wisp.dtype,
-    "out": wisp.Tensor | tuple,
+    "device": wisp.device | str | int,
+    "format": wisp.memory_format,
+    "Generator": wisp.Generator,
 }
-_BY_PRESET = {bool: bool, int: int | _INTEGERS, float: float | int, str: str}
 
 
 def _function_of(op):
@@ -55,41 +60,45 @@ def _function_of(op):
 
 @functools.lru_cache(4096)
 def _signatures(function):
-    """The signatures that the text of an operator begins with; those that write to `out` apart."""
-    name, found = getattr(function, "__name__", ""), []
-    for line in (function.__doc__ or "").splitlines():
-        if not line.startswith(name + "("):
-            break
-        head = line[len(name) : line.rindex(")", 0, line.rindex(" -> ") if " -> " in line else None) + 1]
-        try:
-            given = ast.parse(f"def call{head}: pass").body[0].args
-        except SyntaxError:  # *size, or a parameter that Python keeps for itself
-            continue
-        if given.vararg is None:
-            found += _with_and_without_out(given)
+    """The signatures of an operator's forms; those that write to `out` apart."""
+    found = []
+    for text in getattr(function, "_signatures", ()):
+        parameters, kind, out = [], inspect.Parameter.POSITIONAL_OR_KEYWORD, None
+        text = text.partition(" -> ")[0]
+        for part in _split(text[text.index("(") + 1 : text.rindex(")")]):
+            if part == "*":
+                kind = inspect.Parameter.KEYWORD_ONLY
+                continue
+            declared, _, preset = part.partition("=")
+            declared, name = declared.rsplit(" ", 1)
+            if keyword.iskeyword(name):
+                break
+            default = _preset(preset) if preset else inspect.Parameter.empty
+            annotation = _TYPES.get(declared.translate(_MARKS).removesuffix("?"), Any)
+            one = inspect.Parameter(name, kind, default=default, annotation=annotation)
+            if name == "out":
+                out = one.replace(default=inspect.Parameter.empty, kind=inspect.Parameter.KEYWORD_ONLY)
+            else:
+                parameters.append(one)
+        else:
+            found.append(inspect.Signature(parameters))
+            if out is not None:
+                found.append(inspect.Signature([*parameters, out]))
     return found
 
 
-def _with_and_without_out(given):
-    places = [inspect.Parameter.POSITIONAL_OR_KEYWORD] * len(given.args) + [inspect.Parameter.KEYWORD_ONLY] * len(given.kwonlyargs)
-    presets = [None] * (len(given.args) - len(given.defaults)) + given.defaults + given.kw_defaults
-    parameters, out = [], None
-    for argument, kind, preset in zip(given.args + given.kwonlyargs, places, presets):
-        value = inspect.Parameter.empty if preset is None else ast.literal_eval(preset)
-        annotation = _KINDS.get(argument.arg, _BY_PRESET.get(type(value), Any))
-        one = inspect.Parameter(argument.arg, kind, default=value, annotation=annotation)
-        if argument.arg == "out":
-            out = one.replace(default=inspect.Parameter.empty, kind=inspect.Parameter.KEYWORD_ONLY)
-        else:
-            parameters.append(one)
-    plain = inspect.Signature(parameters)
-    return [plain] if out is None else [plain, inspect.Signature([*parameters, out])]
+_MARKS = {ord(mark): None for mark in "!~^&"}
+
+
+def _preset(text):
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return getattr(wisp, text, text)
 
 
 def _schema(op, signature):
     """The signature as PyTorch's text of an operator, as far as types are known here."""
-    from wisp._compat.schema import AliasInfo, Argument, FunctionSchema
-
     name, arguments = _function_of(op).__name__, []
     for parameter in signature.parameters.values():
         written = parameter.name == "out" or (not arguments and name.endswith("_") and not name.endswith("__"))
@@ -103,8 +112,7 @@ def _schema(op, signature):
 
 
 def get_signature_for_torch_op(op, return_schemas=False):
-    """The signatures of an operator, one for each form that it has; None of a function that is none. Types are known by the
-    parameters' names alone.
+    """The signatures of an operator, one for each form that it has; None of a function that is none.
 
     >>> [list(signature.parameters) for signature in get_signature_for_torch_op(wisp.relu)]
     [['input'], ['input', 'out']]
@@ -177,7 +185,7 @@ def type_matches(signature_type, argument_type):
             return True
         items = [item for item in typing.get_args(argument_type) if item is not Ellipsis]
         listed = typing.get_origin(argument_type) in (list, tuple)
-        return listed and all(isinstance(item, type) and issubclass(item, inner[0]) for item in items if item != ())
+        return listed and all(item is Any or (isinstance(item, type) and issubclass(item, inner[0])) for item in items if item != ())
     if signature_type is int and argument_type is wisp.dtype:  # its number, in PyTorch
         return True
     if signature_type is numbers.Number:
@@ -207,7 +215,7 @@ def normalize_function(target, args, kwargs=None, arg_types=None, kwarg_types=No
     signatures = get_signature_for_torch_op(target)
     if signatures is None:
         try:
-            signature = inspect.signature(inspect.unwrap(target))
+            signature = inspect.signature(inspect.unwrap(getattr(target, "_unseen", target)))
         except (TypeError, ValueError):
             return None
         return _written_out(signature, args, kwargs, normalize_to_only_use_kwargs)

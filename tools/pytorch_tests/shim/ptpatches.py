@@ -38,6 +38,11 @@ def lack(module, **values):
             given.append(f"{getattr(module, '__name__', module)}.{name}")
 
 
+def _kind(schemas, value):
+    inner = [_kind(schemas, item) for item in value] if isinstance(value, (list, tuple)) else None
+    return type(value) if inner is None else schemas.create_type_hint(inner if isinstance(value, list) else tuple(inner))
+
+
 class Missing(ptshim.Stub):
     """A name of PyTorch's API that Wisp lacks, met while the harness builds its tables."""
 
@@ -194,10 +199,11 @@ def apply():
         return contextlib.nullcontext()
 
     lack(wisp.autograd, _force_original_view_tracking=_force_original_view_tracking)
-    # setUp of test_fx
-    import wisp.fx.proxy
+    # what TorchScript says of a value, which test_fx_experimental chooses forms of operators by
+    import wisp.fx.operator_schemas as schemas
 
-    lack(wisp.fx.proxy.TracerBase, check_mutable_operations=False)
+    lack(C, _jit_try_infer_type=lambda value: types.SimpleNamespace(success=lambda: True, type=lambda: _kind(schemas, value)))
+    lack(schemas, _torchscript_type_to_python_type=lambda kind: kind)
     # setUp of TestFX loads a C++ test library that only PyTorch's build has
     load = type(wisp._ops.ops).load_library
 

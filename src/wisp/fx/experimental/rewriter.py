@@ -32,8 +32,10 @@ class AST_Rewriter(ast.NodeTransformer):
 
     def rewrite(self, fn):
         """The function with its statements rewritten; its module's names, defaults and closure are those of the old one."""
-        lines, _ = inspect.getsourcelines(fn)
-        tree = self.visit(ast.parse("\n".join(normalize_source_lines(lines))))
+        text = "".join(inspect.getsourcelines(fn)[0])
+        tree = ast.parse("if True:\n" + text if text[:1].isspace() else text)  # its own indentation stays, for the texts in it
+        tree.body = tree.body[0].body if text[:1].isspace() else tree.body
+        tree = self.visit(tree)
         tree, names = ast.fix_missing_locations(tree), dict(fn.__globals__)
         function = tree.body[0]
         function.decorator_list = []

@@ -448,3 +448,16 @@ def test_texts_are_checked_piece_by_piece():
     ):
         with pytest.raises(RuntimeError, match="Expected to"):
             wrong.run(text)
+
+
+def test_modules_are_printed_with_what_is_known_of_them(capsys):
+    from wisp.fx.experimental.proxy_tensor import make_fx
+
+    text = make_fx(lambda x: wisp.sin(x) + 1, record_stack_traces=True)(wisp.rand(2, 3)).print_readable(include_stride=True)
+    assert 'sin: "f32[2, 3][3, 1]" = torch.ops.aten.sin.default(x_1)' in text and "test_fx.py:" in text and 'x_1: "f32[2, 3]' in text
+    traced = fx.symbolic_trace(Net())
+    traced.add_submodule("inner", fx.symbolic_trace(nn.Sequential(nn.ReLU())))
+    traced.graph.nodes[2].meta.update(number=7, custom={"a": 1})
+    text = traced.print_readable(False, additional_meta=["number", "other"])
+    assert "# number: 7, Annotation: {'a': 1}" in text and "    class inner(torch.nn.Module):\n        def forward(self, input" in text
+    assert traced.code.startswith("\n\n\ndef forward(self, x, scale = 2.0):\n") and traced.code.endswith("\n    ")

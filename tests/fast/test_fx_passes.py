@@ -285,3 +285,35 @@ def test_arguments_by_name():
     with pytest.raises(RuntimeError, match="mutable operation"):
         check_for_mutable_operation(wisp.relu, (x,), {"out": x})
     assert normalize_function(wisp.ops.aten.add.Tensor, (1, 2), {}, None, None, True).kwargs["input"] == 1
+
+
+def test_operators_write_to_what_nobody_needs():
+    from wisp.fx.experimental.proxy_tensor import make_fx
+    from wisp.fx.passes.reinplace import reinplace
+
+    def f(x):
+        a = x.clone()
+        view = a.view(-1)
+        b = a.add(1)  # a is needed through its view
+        c = view.mul(b.sum()).add(2)
+        return c.ge(b.sum()), c.expand(3, 2).mul(2), x.add(1)
+
+    x = wisp.rand(2)
+    traced = reinplace(make_fx(f)(x), x)
+    assert [
+        node.target._overloadname and str(node.target)
+        for node in calls(traced)
+        if str(node.target).partition(".")[2].startswith(("mul", "add"))
+    ] == ["aten.add.Tensor", "aten.mul_.Tensor", "aten.add_.Tensor", "aten.mul.Tensor", "aten.add.Tensor"]
+    before = x.clone()
+    assert same(traced(x), f(x)) and wisp.equal(x, before)
+
+
+def test_shapes_without_data():
+    from wisp.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    traced = fx.symbolic_trace(Net())
+    FakeTensorProp(traced).propagate(wisp.rand(3, 4), wisp.rand(3, 4))
+    found = {node.name: node.meta["val"] for node in traced.graph.nodes}
+    assert found["relu"].shape == (3, 4) and found["relu"].device.type == "meta" and len(found["std_mean"]) == 2
+    assert next(traced.linear.parameters()).device.type == "cpu"

@@ -20,7 +20,8 @@ from wisp.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "symbolic_trace", "wrap"]
 
-_HERE = os.path.dirname(__file__)
+_HERE = os.path.dirname(os.path.dirname(__file__))  # whose frames are no lines of the program, but for those of layers
+_LAYERS = os.path.join(_HERE, "nn", "")
 _wrapped = []  # (globals, name) that fx.wrap was told
 _wrapped_methods_to_patch = []  # (class, name) whose calls are to be steps
 
@@ -251,7 +252,9 @@ class Tracer(TracerBase):
         if self.module_stack:
             node.meta["nn_module_stack"] = dict(self.module_stack)
         if self.record_stack_traces:
-            frames = [frame for frame in traceback.extract_stack() if not frame.filename.startswith(_HERE)]
+            frames = [
+                frame for frame in traceback.extract_stack() if not frame.filename.startswith(_HERE) or frame.filename.startswith(_LAYERS)
+            ]
             node.stack_trace = "".join(traceback.format_list(frames)).strip()
         return node
 

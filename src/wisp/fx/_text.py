@@ -300,10 +300,10 @@ class CodeGen:
         if self._body_transformer is not None:
             lines = [line.rstrip("\n") for line in self._body_transformer(lines)]
         first = self.gen_fn_def(parameters, returned)
-        shift = first.strip("\n").count("\n") + 1 + max(0, len(lines) - count)
+        shift = first.strip("\n").count("\n") + 1 + max(0, len(lines) - count)  # lines after the one of `def`, which is the fourth
         where = {shift + line: number for line, number in steps}
         body = "\n".join("    " + line for line in lines)
-        return PythonCode(f"\n{first.strip(chr(10))}\n{body}\n", text.named, where, 4)
+        return PythonCode(f"\n\n\n{first.strip(chr(10))}\n{body}\n    ", text.named, where, 4)
 
     def _returning(self, value, text):
         if "repr_fn" in inspect.signature(self.generate_output).parameters:

@@ -163,9 +163,14 @@ class GraphModule(nn.Module):
         for name in [name for name, _ in self.named_modules() if name and name not in used]:
             self.delete_submodule(name)
 
-    def print_readable(self, print_output=True, **options):
-        """The text of the module."""
-        text = f"class {type(self).__name__}(torch.nn.Module):\n" + "\n".join("    " + line for line in self.code.strip().splitlines())
+    def print_readable(
+        self, print_output=True, include_stride=False, include_device=False, colored=False, *, additional_meta=None, **options
+    ):
+        """The text of the module with the lines of the program and what is known of tensors, and of the graph modules inside; printed
+        unless `print_output` is false. `additional_meta` names notes of the steps to show. There are no colours."""
+        from wisp.fx._readable import readable
+
+        text = readable(self, include_stride, include_device, additional_meta)
         if print_output:
             print(text)
         return text

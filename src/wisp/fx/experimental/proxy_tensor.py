@@ -9,6 +9,8 @@ import wisp
 from wisp.fx._symbolic_trace import Tracer
 from wisp.fx.graph import Graph
 from wisp.fx.graph_module import GraphModule
+from wisp.fx.node import map_aggregate
+from wisp.fx.passes.shape_prop import _extract_tensor_metadata
 from wisp.overrides import TorchFunctionMode
 from wisp.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -146,10 +148,24 @@ class ProxyTorchDispatchMode(TorchFunctionMode):
         if name.endswith("_") and not name.endswith("__"):
             args[0].proxy = proxy
             return args[0]
+        _tell(proxy.node, made)
         if isinstance(made, (tuple, list)):
             parts = [_Traced(part, proxy[i]) if isinstance(part, wisp.Tensor) else part for i, part in enumerate(made)]
             return type(made)(parts) if type(made) in (tuple, list) else tuple(parts)
         return _Traced(made, proxy) if isinstance(made, wisp.Tensor) else made
+
+
+def _tell(node, made):
+    """Note what an operator returned, without data."""
+
+    def like(value):
+        return wisp.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta") if plain(value) else None
+
+    def plain(value):
+        return isinstance(value, wisp.Tensor) and value.layout == wisp.strided
+
+    if plain(made) or (isinstance(made, (tuple, list)) and all(map(plain, made))):
+        node.meta["val"], node.meta["tensor_meta"] = map_aggregate(made, like), map_aggregate(made, _extract_tensor_metadata)
 
 
 def _names(function, count):

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "../compile/tape.h"
 #include "../core/above.h"
 #include "../ops/ops.h"
 #include "../ops/sparse.h"
@@ -404,6 +405,7 @@ void save(Node& node, const Tensor& t, bool written) {
         s.tensor = t;
         s.was_leaf = !t->grad_fn;
     }
+    if (noting) compile::saved_for_backward(t.storage());
     if (saved_hooks_active() && !node.forward && !t->wrapped_number) pack_saved(s);
 }
 

@@ -43,6 +43,10 @@ thread_local bool backward_alone = false;  // what its forward pass saved is all
 // Whether the last region held a backward pass: then what it needs is better made again than kept. A region that ends before has to make
 // all of it in the end.
 bool remakes = false, gradients_seen = false;
+// Whether such a region was followed by one for its backward pass.
+bool backward_follows = false;
+bool recipes_wait = false;  // though no region is open
+bool run_is_open = false;
 std::mutex running;  // held while a tape is run, which other threads may have to wait for
 
 void lock_running() {
@@ -62,6 +66,8 @@ struct Uses {
     uint8_t count;
     // Its memory can wait, and patience has nothing to do with it any more: it is seen, or one that is seen needs it.
     enum Sleep : uint8_t { awake, seen, inner } asleep;
+    bool saved;   // backward needs its value
+    bool recipe;  // see find_recipes
 };
 std::vector<Uses> uses;  // as many as notes
 Uses uses_of(const Note& n) {
@@ -121,7 +127,7 @@ bool is_read(const Storage* storage) {
     return std::any_of(readers.begin(), readers.end(), [&](const Reader& r) { return r.storage == storage; });
 }
 
-void run_for(Storage* asked, bool everything = false, bool to_read = false);
+void run_for(Storage* asked, bool everything = false, bool to_read = false, const std::vector<bool>* recipes = nullptr);
 void note_turned(Storage* seen);
 
 void settle(Storage* storage) {
@@ -149,9 +155,25 @@ void let_go(Turned& t) {
     std::exchange(t, {}).source->drop();
 }
 
+// No region is open, and what was left for backward may be gone.
+void note_waiting() {
+    if (!run_is_open && std::none_of(notes.begin(), notes.end(), [](const Note& n) { return n.out; })) {
+        counts.dead += int64_t(notes.size());
+        notes.clear();
+        uses.clear();
+        for (const Reader& r : std::exchange(readers, {})) {
+            r.storage->memory = r.storage->device;
+            r.storage->drop();
+        }
+    }
+    if (const bool wait = !notes.empty(); wait != recipes_wait) count_regions((recipes_wait = wait) ? 1 : -1);
+}
+
 void forget(Storage* storage) {
-    if (is_pending(storage)) notes[storage->note].out = nullptr;
-    else if (Turned* t = turned_of(storage)) let_go(*t);
+    if (is_pending(storage)) {
+        notes[storage->note].out = nullptr;
+        if (recipes_wait && depth == 0) note_waiting();
+    } else if (Turned* t = turned_of(storage)) let_go(*t);
 }
 
 // A number of the CPU joins tensors of a GPU.
@@ -304,18 +326,39 @@ bool can_be_made_again(const Note& n, const Storage* asked, uint32_t made, int d
 }
 
 // What is not kept, but made again when it is needed. A wider copy of values that are kept anyway: what backward saves of a norm that is
-// computed in float is half as much then. And, where backward is part of the region, on a GPU, whatever can be made again (tests, which
-// note everything, do so on the CPU, too).
-bool is_cheap(const Note& n, const Storage* asked, uint32_t made) {
+// computed in float is half as much then. And, on a GPU, where backward is part of the region or follows, whatever can be made again.
+bool makes_again(Device device) { return device.is_cuda() || worth_noting == 0; }  // tests note everything
+bool is_cheap(uint32_t i, bool again, const Storage* asked, uint32_t made) {
+    const Note& n = notes[i];
     if (!n.out) return false;
     const Operand& o = n.operands[0];
     if (n.step.kind == kernels::StepKind::cast && item_size(n.step.result) > item_size(o.dtype))
         return o.kind == Operand::memory ? o.storage != asked : notes[o.note].out && o.note != made;
-    return remakes && (n.device.is_cuda() || worth_noting == 0) && can_be_made_again(n, asked, made);
+    return again && makes_again(n.device) && can_be_made_again(n, asked, made);
 }
 
-std::vector<Fate> fates(const Storage* asked, bool everything, bool to_read) {
-    if (everything || notes.size() < 2) return std::vector<Fate>(notes.size(), Fate::runs);
+bool backward_is_to_come() { return backward_follows && !backward_alone && !gradients_seen && grad_enabled(); }
+
+// What a region leaves on the tape when it ends: values that backward needs and that can be made again, by few operators, from memory that
+// is kept anyway. They are made when somebody asks for them, or for memory that they are made from, which comes first, as always.
+constexpr int most_again = 12;  // operators
+std::vector<bool> find_recipes(const std::vector<const Storage*>* results) {
+    std::vector<bool> found(notes.size());
+    std::vector<int> again(notes.size());
+    for (uint32_t i = 0; i < notes.size(); i++) {
+        const Note& n = notes[i];
+        again[i] = 1;
+        each_noted(uses[i], [&](uint32_t j) { again[i] += found[j] || !notes[j].out ? again[j] : 0; });
+        again[i] = std::min(again[i], most_again + 1);
+        if (!(uses[i].recipe || (results && uses[i].saved)) || !n.out || !makes_again(n.device) || again[i] > most_again) continue;
+        if (results && std::find(results->begin(), results->end(), n.out) != results->end()) continue;
+        found[i] = is_cheap(i, true, nullptr, no_note);
+    }
+    return found;
+}
+
+std::vector<Fate> fates(const Storage* asked, bool everything, bool to_read, const std::vector<bool>* recipes) {
+    if (everything || (notes.size() < 2 && !recipes)) return std::vector<Fate>(notes.size(), Fate::runs);
     const std::vector<bool> wanted = asked ? wanted_for(asked, to_read) : std::vector<bool>(notes.size(), true);
     const uint32_t made = asked && is_pending(asked) ? asked->note : no_note;
     const Storage* written = to_read ? nullptr : asked;
@@ -323,12 +366,17 @@ std::vector<Fate> fates(const Storage* asked, bool everything, bool to_read) {
     std::vector<bool> used(notes.size());   // by those that run
     std::vector<bool> stays(notes.size());  // nobody sees it, and one that stays needs it
     std::vector<Fate> fate(notes.size(), Fate::stays);
+    const bool to_come = backward_is_to_come();
     for (size_t i = notes.size(); i-- > 0;) {
         if (!wanted[i]) continue;
         const Note& n = notes[i];
-        const bool can_wait = stays[i] || (i != made && is_cheap(n, written, written_note));
+        const bool can_wait =
+            stays[i] ||
+            (recipes ? (*recipes)[i]
+                     : i != made && is_cheap(uint32_t(i), remakes || uses[i].recipe || (to_come && uses[i].saved), written, written_note));
         fate[i] = !can_wait ? Fate::runs : used[i] ? Fate::runs_and_stays : Fate::stays;
         if (can_wait) uses[i].asleep = n.out ? Uses::seen : Uses::inner;
+        uses[i].recipe |= recipes && can_wait && n.out;
         each_noted(uses[i], [&](uint32_t j) {
             if (can_wait && !notes[j].out) stays[j] = true;
             if (fate[i] != Fate::stays) used[j] = true;
@@ -338,9 +386,9 @@ std::vector<Fate> fates(const Storage* asked, bool everything, bool to_read) {
 }
 
 // Takes from the tape what has to run, in order. `mine` comes empty.
-void take(const Storage* asked, bool everything, bool to_read, std::vector<Note>& mine, std::vector<Reader>& read,
-          std::vector<Output>& outputs) {
-    const std::vector<Fate> fate = fates(asked, everything, to_read);
+void take(const Storage* asked, bool everything, bool to_read, const std::vector<bool>* recipes, std::vector<Note>& mine,
+          std::vector<Reader>& read, std::vector<Output>& outputs) {
+    const std::vector<Fate> fate = fates(asked, everything, to_read, recipes);
     std::vector<std::pair<Storage*, bool>> touched;  // what those that run read or make, and whether the rest reads it
     std::bitset<256> may_be;                         // in there, for a quick no
     auto place_of = [](const Storage* s) { return uintptr_t(s) / 64 % 256; };
@@ -427,17 +475,18 @@ std::string current_line() {
     return text;
 }
 
-// asked: null if nobody asks for values, and everything runs, or all that can't be made again later.
-void run_for(Storage* asked, bool everything, bool to_read) {
+// asked: null if nobody asks for values, and everything runs, or all that can't be made again later, or all but recipes.
+void run_for(Storage* asked, bool everything, bool to_read, const std::vector<bool>* recipes) {
     fresh = 0;
     if (notes.empty() && readers.empty()) return;
     lock_running();
+    run_is_open = true;
     if (watcher) compile::asked = asked ? current_line() : "";
     static std::vector<Note> spare;  // memory for notes
     std::vector<Note> mine = std::move(spare);
     std::vector<Reader> read;
     std::vector<Output> outputs;
-    take(asked, everything, to_read, mine, read, outputs);
+    take(asked, everything, to_read, recipes, mine, read, outputs);
     bool written = false;
     for (const Reader& r : read) {
         r.storage->note = in_run;
@@ -454,7 +503,9 @@ void run_for(Storage* asked, bool everything, bool to_read) {
             r.storage->memory = r.storage->device;
             r.storage->drop();
         }
+        run_is_open = false;
         running.unlock();
+        if (recipes_wait && depth == 0) note_waiting();
     };
     try {
         if (written) throw RuntimeError("internal error: memory that noted operators read was written to before they ran");
@@ -463,7 +514,7 @@ void run_for(Storage* asked, bool everything, bool to_read) {
                 if (o.kind == Operand::memory && !o.storage->address) throw RuntimeError(not_computed);
         for (const Output& o : outputs)
             if (!o.storage->address) accelerator.provide(o.storage);
-        run(mine);
+        if (!mine.empty()) run(mine);
     } catch (...) {
         // No number is better than a wrong one.
         for (Note& n : mine)
@@ -781,7 +832,15 @@ Tensor source_of(const Tensor& t) {
     return from_storage(o.storage, o.layout, o.dtype);
 }
 
-void run_notes() {
+void saved_for_backward(const Storage* s) {
+    if (is_pending(s)) uses[s->note].saved = true;
+}
+
+void run_notes(bool recipes) {
+    if (!recipes && recipes_wait && depth == 0) {
+        const std::vector<bool> found = find_recipes(nullptr);
+        return run_for(nullptr, false, false, &found);
+    }
     for (size_t i = 0; i < turned_values.size(); i++)
         if (Storage* seen = turned_values[i].seen) note_turned(seen);
     run_for(nullptr, true);
@@ -792,13 +851,21 @@ void enter_region() {
     noting = true;
 }
 
-void leave_region() {
+bool may_leave_recipes() { return depth == 1 && backward_is_to_come(); }
+
+void leave_region(const std::vector<const Storage*>* results) {
     if (--depth > 0) return;
     noting = false;
     count_regions(-1);
     const bool gradients = std::exchange(gradients_seen, false);
-    if (!std::exchange(backward_alone, false)) remakes = gradients;
-    run_notes();
+    if (std::exchange(backward_alone, false)) backward_follows |= gradients;
+    else remakes = gradients;
+    if (!results && !recipes_wait) return run_notes();
+    for (size_t i = 0; i < turned_values.size(); i++)
+        if (Storage* seen = turned_values[i].seen) note_turned(seen);
+    const std::vector<bool> found = find_recipes(results);
+    run_for(nullptr, false, false, &found);
+    note_waiting();
 }
 
 bool enter_backward() {

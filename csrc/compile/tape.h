@@ -53,8 +53,14 @@ Tensor turned(const Tensor& source);
 const void* peek(const Tensor& t);
 
 void enter_region();
-void leave_region();  // of the outermost one: runs what is noted
-void run_notes();
+// Of the outermost one: runs what is noted, but for recipes (see tape.cpp), of which there are none without the storages of what the region
+// gave.
+void leave_region(const std::vector<const Storage*>* results = nullptr);
+// Whether what the region gave is of interest for that.
+bool may_leave_recipes();
+void run_notes(bool recipes = true);
+// Backward will need these values.
+void saved_for_backward(const Storage* s);
 // A region for the backward pass of what was recorded in one that has ended. False: this thread is in a region anyway.
 bool enter_backward();
 

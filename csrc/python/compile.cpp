@@ -12,12 +12,30 @@
 namespace wisp {
 namespace {
 
+// The storages of tensors that a result consists of, as far as they are easily found.
+void find_storages(PyObject* o, std::vector<const Storage*>& found, int depth = 0) {
+    if (is_tensor(o)) return found.push_back(as_tensor_object(o)->storage);
+    if (depth > 4 || found.size() > 1000) return;
+    if (PyTuple_Check(o) || PyList_Check(o)) {
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++) find_storages(PySequence_Fast_GET_ITEM(o, i), found, depth + 1);
+    } else if (PyDict_Check(o)) {
+        PyObject *key, *value;
+        for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);) find_storages(value, found, depth + 1);
+    }
+}
+
 // Leaves the region; an exception that is on its way stays the one that is raised.
 PyObject* left(PyObject* result, bool keeps_on = false) {
     PyObject *type, *error, *traceback;
     PyErr_Fetch(&type, &error, &traceback);
     const bool done = guarded(false, [&] {
-        compile::leave_region();
+        if (result && !cuda::keeps_work && compile::may_leave_recipes()) {
+            std::vector<const Storage*> results;
+            find_storages(result, results);
+            compile::leave_region(&results);
+        } else {
+            compile::leave_region();
+        }
         if (!keeps_on) cuda::before_work();
         return true;
     });

@@ -18,7 +18,7 @@ int index_of(int64_t index) { return cuda::check_device(int(index)); }
 PyObject* text(const std::string& s) { return PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "replace"); }
 // A stream or an event: work that is noted or kept is begun before anything is asked of one.
 Handle handle(int64_t value) {
-    compile::run_notes();
+    compile::run_notes(false);
     cuda::before_work();
     return reinterpret_cast<Handle>(value);
 }
@@ -102,7 +102,7 @@ const Operators operators = {
     {"_cuda.synchronize(int device=-1)",
      [](int64_t i) {
          const int index = index_of(i);
-         compile::run_notes();
+         compile::run_notes(false);
          OnDevice on({DeviceType::cuda, int8_t(index)});
          cuda::synchronize(index);
      },
@@ -258,6 +258,7 @@ const Operators operators = {
      [](int64_t s, int64_t pool) {
          if (cuda::pool_in_use()) throw RuntimeError("CUDAGraph: this thread captures a graph or uses a memory pool already");
          // 2: relaxed, so that memory may be taken from the driver and kernels loaded meanwhile.
+         compile::run_notes();
          cuda::check(cuda::driver().stream_capture_begin(handle(s), 2), "beginning to capture a graph");
          cuda::use_pool(pool, true);
          cuda::capture_begins();
@@ -266,6 +267,7 @@ const Operators operators = {
     {"_cuda.graph_end(int stream)",
      [](int64_t s) {
          Handle graph = nullptr, executable = nullptr;
+         compile::run_notes();  // in the graph
          const cuda::Result ended = cuda::driver().stream_capture_end(handle(s), &graph);
          cuda::use_pool(0, false);
          cuda::capture_ends();

@@ -97,17 +97,75 @@ def step(r, values, leaves):
     values.append(y)
 
 
-def run(seed, leaves):
+def forward(seed, leaves):
     r = random.Random(seed)
     values = list(leaves)
     for _ in range(r.randrange(3, 18)):
         step(r, values, leaves)
         if r.random() < 0.2 and len(values) > 8:
             del values[r.randrange(6, len(values))]
-    loss = sum(v.float().tanh().sum() * 0.1 for v in values[-3:])
+    return values[6:], sum(v.float().tanh().sum() * 0.1 for v in values[-3:])
+
+
+def run(seed, leaves):
+    values, loss = forward(seed, leaves)
     if loss.requires_grad:
         loss.backward()
-    return values[6:], loss
+    return values, loss
+
+
+def run_apart(seed, leaves, around=lambda f: f):
+    """Only the forward pass in a region, and things that may happen until backward."""
+    r = random.Random(seed + 1)
+
+    @around
+    def only(seed):
+        values, loss = forward(seed, leaves)
+        return values[-1:] if r.random() < 0.5 else [], loss
+
+    values, loss = only(seed)
+    for _ in range(r.randrange(4)):
+        kind, x = r.randrange(9), leaves[r.randrange(len(leaves))]
+        if kind == 0:
+            values.append(x * 2)
+        elif kind == 1 and not x.requires_grad:
+            x.mul_(2)  # an error in backward, if that needs it
+        elif kind == 2:
+            x.data.add_(1)  # seen by nobody
+        elif kind == 3 and loss.requires_grad:
+            wanted = [y for y in leaves if y.requires_grad]
+            attempt(lambda: values.extend(wisp.autograd.grad(loss, wanted, retain_graph=True, allow_unused=True)), values)  # noqa: B023
+        elif kind == 4:
+            again, other = only(seed + 7)
+            values += again
+            if other.requires_grad and r.random() < 0.5:
+                attempt(other.backward, values)
+        elif kind == 5:
+            x.detach().numpy() if x.dtype != wisp.bfloat16 and not x.is_cuda else x.tolist()
+        elif kind == 6:
+            only(seed + 11)
+        elif kind == 7:
+            with wisp.no_grad():
+                values += only(seed + 3)[0]
+        else:
+            wisp.compiler.reset()
+    if loss.requires_grad:
+        before = len(values)
+        attempt(lambda: loss.backward(retain_graph=True), values)
+        if r.random() < 0.5:
+            attempt(loss.backward, values)
+        if len(values) > before:  # which gradients there are when another one fails is open
+            for x in leaves:
+                x.grad = None
+    return [v for v in values if v is not None], loss
+
+
+def attempt(f, values):
+    """Errors count as values."""
+    try:
+        f()
+    except RuntimeError as error:
+        values.append(wisp.tensor([ord(c) for c in str(error)]))
 
 
 def made(seed):
@@ -145,7 +203,7 @@ def compared(ours, theirs):
     return next((("gradient", i) for i, (a, b) in enumerate(zip(plain, noted)) if not same(a.grad, b.grad)), None)
 
 
-def magnifies_rounding(seed):
+def magnifies_rounding(seed, run=run):
     """Whether eager's results change as much when the last bit of its leaves does: a sign of almost 0, a choice by a sum."""
 
     def results(sign):
@@ -164,3 +222,11 @@ def test_random_programs(part):
         plain, noted = made(seed), made(seed)
         wrong = compared((plain, run(seed, plain)), (noted, wisp.compile(run)(seed, noted)))
         assert wrong is None or plain[0].is_cuda and magnifies_rounding(seed), (seed, wrong)
+
+
+@pytest.mark.parametrize("part", range(10))
+def test_random_programs_whose_backward_comes_later(part):
+    for seed in range(part * 20, part * 20 + 20):
+        plain, noted = made(seed), made(seed)
+        wrong = compared((plain, run_apart(seed, plain)), (noted, run_apart(seed, noted, wisp.compile)))
+        assert wrong is None or plain[0].is_cuda and magnifies_rounding(seed, run_apart), (seed, wrong)

@@ -620,3 +620,44 @@ def test_what_would_move_more_bytes_waits():
 
     told = wisp.compiler.explain(shared)()
     assert len(told.programs) == 1 and told.programs[0].read == 3 * 4 * 50 * 100 and same(told.result, a * b - c)
+
+
+def test_values_that_backward_can_make_again_are_not_written_out():
+    wisp._core._set_worth_noting(0)
+    x = wisp.linspace(-2, 2, 64 * 32).reshape(64, 32).to(wisp.bfloat16).requires_grad_()
+    w, g = wisp.ones(32, dtype=wisp.bfloat16).requires_grad_(), wisp.linspace(1, 2, 64 * 32).reshape(64, 32).to(wisp.bfloat16)
+
+    def norm(x):
+        h = x.float()
+        return (h * wisp.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * w
+
+    def step(f, between=lambda y: None):
+        x.grad = w.grad = None
+        before = wisp.compiler.statistics()["bytes"]
+        y = f(x)
+        moved = wisp.compiler.statistics()["bytes"] - before
+        between(y)
+        y.backward(g)
+        return moved, y.detach(), x.grad, w.grad
+
+    def agree(results, others):
+        assert all(same(a, b) for a, b in zip(results[1:], others[1:]))
+
+    expected, compiled = step(norm), wisp.compile(norm)
+    agree(step(compiled), expected)
+    again = step(compiled)
+    agree(again, expected)
+    results = 64 * 32 * 2
+    assert again[0] <= 64 * 32 * 8 + 3 * results + 2000  # neither x in floats nor the product before that with w is written
+    # who writes to what they are made from comes after them, and asking for them or for all that is noted makes them
+    kept = x.detach().clone()
+    for event in (lambda y: x.data.add_(1), lambda y: x.untyped_storage().fill_(1), lambda y: wisp.compiler.reset(), lambda y: norm(x)):
+        agree(step(compiled, event), expected)
+        x.data.copy_(kept)
+    agree(step(compiled, lambda y: y.backward(g, retain_graph=True)), [0, expected[1], expected[2] * 2, expected[3] * 2])
+    agree(step(compiled, lambda y: compiled(x)), expected)
+    dropped = wisp.compiler.statistics()["never_made"]
+    compiled(x)
+    assert wisp.compiler.statistics()["never_made"] > dropped  # they end with the graph
+    with wisp.no_grad():
+        assert same(compiled(x), expected[1])

@@ -2,6 +2,7 @@
 //
 // A family is a struct of function pointers in csrc/kernels/<family>.h. The CPU fills one table per instruction set in
 // csrc/cpu/<family>.cpp (see cpu/isa.h; select.cpp chooses when the library is loaded), the GPU one in csrc/cuda/<family>.cpp.
+// Tables of the meta device are in csrc/ops/meta.cpp, or null where its tensors are refused.
 // A front door calls the table of the device that its operator works on, and does not ask which one that is:
 //     kernels::softmax().forward(...)
 // A new family is a line here.
@@ -50,11 +51,12 @@ namespace wisp {
 #define WISP_DECLARE(Type, name)       \
     namespace kernels { struct Type; } \
     namespace cpu { extern const kernels::Type& name; }
-#define WISP_BOTH(Type, name)                                         \
-    WISP_DECLARE(Type, name)                                          \
-    namespace cuda { extern const kernels::Type name; }               \
-    namespace kernels {                                               \
-    inline const Type& name() { return here(cpu::name, cuda::name); } \
+#define WISP_BOTH(Type, name)                                                     \
+    WISP_DECLARE(Type, name)                                                      \
+    namespace cuda { extern const kernels::Type name; }                           \
+    namespace meta { extern const kernels::Type* const name; }                    \
+    namespace kernels {                                                           \
+    inline const Type& name() { return here(cpu::name, cuda::name, meta::name); } \
     }
 
 namespace kernels {
@@ -67,12 +69,13 @@ struct Absent {
     }
 };
 
-template <class Table> [[gnu::always_inline]] inline const Table& here(const Table& cpu, const Table& cuda) {
+template <class Table> [[gnu::always_inline]] inline const Table& here(const Table& cpu, const Table& cuda, const Table* const& meta) {
     const DeviceType type = current_device().type;
     if (type == DeviceType::cpu) [[likely]]
         return cpu;
-    if (type == DeviceType::meta) refuse_meta();
-    return cuda;
+    if (type == DeviceType::cuda) return cuda;
+    if (!meta) refuse_meta();
+    return *meta;
 }
 
 }  // namespace kernels

@@ -65,6 +65,11 @@ namespace wisp::cuda {
 const kernels::LapackKernels& lapack(DType dtype);  // by cuSOLVER and cuBLAS
 }
 
+namespace wisp::meta { const kernels::LapackKernels& lapack(DType dtype); }
+
 namespace wisp::kernels {
-inline const LapackKernels& lapack(DType dtype) { return here(cpu::lapack, cuda::lapack)(dtype); }
+inline const LapackKernels& lapack(DType dtype) {
+    const DeviceType type = current_device().type;
+    return type == DeviceType::cpu ? cpu::lapack(dtype) : type == DeviceType::cuda ? cuda::lapack(dtype) : meta::lapack(dtype);
+}
 }  // namespace wisp::kernels

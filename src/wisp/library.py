@@ -376,6 +376,10 @@ def impl(qualname, types, func=None, *, lib=None):
         return lambda function: (library.impl(name, function, key), function)[1]
 
     def register(function):
+        full = "::".join(_split(qualname)) if isinstance(qualname, str) else None
+        if full and full not in _defined and not full.startswith(("aten::", "prims::", "wisp::")):  # it may be defined later
+            _waiting.setdefault(full, []).append((types, function))
+            return function
         op = _find(qualname)
         for kind in [types] if isinstance(types, str) else types:
             if kind == "Autograd" or kind.startswith("Autograd"):

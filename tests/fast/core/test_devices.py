@@ -87,13 +87,37 @@ def test_meta():
     x = wisp.empty(1000, 1000, device="meta")
     y = (x @ x.T + 1).relu().sum(0)
     assert y.device.type == "meta" and y.shape == (1000,) and y.is_meta
-    for read in (y.tolist, y.sum().item, lambda: y.cumsum(0)):
+    for read in (y.tolist, y.sum().item, y.unique, y.nonzero, lambda: y[y > 0], lambda: bool(y[0]), lambda: y.repeat_interleave(y.long())):
         with pytest.raises(NotImplementedError, match="meta"):
             read()
     with pytest.raises(TypeError, match="meta"):
         y.numpy()
     with pytest.raises(NotImplementedError, match="no data"):
         wisp.zeros(1000).copy_(y)
+
+
+def test_models_on_meta_have_the_shapes_of_their_results():
+    with wisp.device("meta"):
+        net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(), nn.AdaptiveAvgPool2d(4))
+        y = net(wisp.randn(2, 3, 20, 20))
+        y.square().mean().backward()
+        words, recurrent, layer = (
+            nn.Embedding(10, 8),
+            nn.LSTM(8, 6, batch_first=True),
+            nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),
+        )
+        z = layer(words(wisp.randint(0, 10, (2, 5))))
+        wisp.nn.functional.cross_entropy(z.transpose(1, 2), wisp.randint(0, 8, (2, 5))).backward()
+        nn.utils.clip_grad_norm_(words.parameters(), 1.0)
+        wisp.optim.Adam(words.parameters()).step()
+        x = wisp.randn(4, 6)
+        values, places = x.topk(2)
+    assert y.shape == (2, 8, 4, 4) and net[0].weight.grad.shape == (8, 3, 3, 3) and net[0].weight.grad.is_meta
+    assert z.shape == (2, 5, 8) and words.weight.grad.shape == (10, 8)
+    assert recurrent(z)[0].shape == (2, 5, 6)
+    assert values.shape == places.shape == (4, 2) and places.dtype == wisp.int64
+    assert x.gather(1, places).cumsum(0).shape == x[:, wisp.tensor([0, 1], device="meta")].shape == (4, 2)
+    assert wisp.fft.rfft(x).shape == (4, 4) and wisp.linalg.qr(x).R.shape == (4, 6) and wisp.multinomial(x, 3).shape == (4, 3)
 
 
 def test_without_a_gpu_errors_say_so():

@@ -530,3 +530,16 @@ def test_all_public_names_are_listed():
     into = {}
     exec("from wisp import *", into)
     assert into["zeros"](2).tolist() == [0, 0]
+
+
+def test_kernels_may_come_before_the_operator_is_defined():
+    @wisp.library.impl("testlater::raise_by", ["CPU", "CUDA"])
+    def raise_by(x, n):
+        return x + n
+
+    with pytest.raises((AttributeError, RuntimeError)):
+        wisp.ops.testlater.raise_by(wisp.ones(1), 2)
+    wisp.library.define("testlater::raise_by", "(Tensor x, int n) -> Tensor")
+    assert wisp.ops.testlater.raise_by(wisp.ones(1), 2).item() == 3
+    with pytest.raises(RuntimeError, match="does not exist"):
+        wisp.library.impl("aten::no_such", "CPU", raise_by)

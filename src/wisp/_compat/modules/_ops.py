@@ -3,6 +3,7 @@
 Wisp's operators choose their overload by their arguments, so every overload of a name is the same operator.
 """
 
+import os
 import sys
 import types
 
@@ -265,6 +266,8 @@ class _Namespace(types.ModuleType):
             function = _function_of(self._namespace, name) or _absent(self._namespace, name)
         elif self._namespace == "profiler":
             function = _function_of_profiler(name)
+        elif self._namespace in ("torchaudio", "_torchaudio"):
+            function = _function_of_audio(name)
         else:
             function = _function_of_vision(name, self._namespace)
         if function is None:
@@ -310,6 +313,13 @@ def _function_of_profiler(name):
     return {"_record_function_enter": enter, "_record_function_enter_new": enter, "_record_function_exit": leave}.get(name)
 
 
+def _function_of_audio(name):
+    from wisp._compat import audio
+
+    found = vars(audio).get(name)
+    return found if getattr(found, "__module__", None) == audio.__name__ else None
+
+
 def _function_of_vision(name, namespace):
     if namespace != "torchvision":
         return None
@@ -333,7 +343,9 @@ class _Ops(types.ModuleType):
         return namespace
 
     def load_library(self, path):
-        """Not possible: libraries of PyTorch's operators are made for PyTorch."""
+        """Not possible: libraries of PyTorch's operators are made for PyTorch. Torchaudio's needs no loading: its operators are here."""
+        if os.path.basename(path).startswith(("_torchaudio.", "libtorchaudio.")):
+            return
         raise OSError(f"torch.ops.load_library({str(path)!r}): libraries of operators that were built for PyTorch do not load into Wisp")
 
     def import_module(self, module):

@@ -317,3 +317,27 @@ def test_shapes_without_data():
     found = {node.name: node.meta["val"] for node in traced.graph.nodes}
     assert found["relu"].shape == (3, 4) and found["relu"].device.type == "meta" and len(found["std_mean"]) == 2
     assert next(traced.linear.parameters()).device.type == "cpu"
+
+
+def test_unknown_sizes_that_are_the_same_get_one_name():
+    from wisp.fx.experimental.graph_gradual_typechecker import GraphTypeChecker, Refine
+    from wisp.fx.experimental.refinement_types import Equality, Var
+    from wisp.fx.experimental.unify_refinements import infer_symbolic_types_single_pass, unify_eq
+    from wisp.fx.tensor_type import Dyn, TensorType
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6)
+
+        def forward(self, x: TensorType((Dyn, 3, 8, Dyn))):
+            return wisp.flatten(self.norm(self.conv(x)), 1)
+
+    traced = fx.symbolic_trace(Twice())
+    GraphTypeChecker({}, traced).type_check()
+    infer_symbolic_types_single_pass(traced)
+    x, conv, norm, flat, out = (node.type for node in traced.graph.nodes)
+    assert x.dims[0] == conv.dims[0] == flat.dims[0] and conv == norm and out == flat and conv.dims[1:3] == (6, 6)
+    assert isinstance(x.dims[0], Var) and Equality(x.dims[0], x.dims[0]) in (lambda r: r.refine() and r.constraints)(Refine(traced))
+    with pytest.raises(TypeError, match="not the same"):
+        unify_eq([Equality(Var(0), 2), Equality(Var(0), 3)])

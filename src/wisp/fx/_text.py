@@ -175,7 +175,7 @@ class Text:
         if kind is None:
             return ""
         if isinstance(kind, str):
-            return f" : {self.name_of(kind, kind.replace('.', '_'))}"
+            return f" : {self.name_of(kind, f'_{kind}_')}"
         arguments = getattr(kind, "__args__", None)
         if arguments and isinstance(getattr(kind, "__origin__", None), type) and all(isinstance(a, type) for a in arguments):
             if not hasattr(kind, "_name"):  # list[str]; those of typing are named as one

@@ -173,7 +173,7 @@ class OpOverload:
     def __init__(self, packet, name):
         self.overloadpacket, self._overloadname = packet, name
         self.namespace, self.__name__ = packet.namespace, f"{packet.__name__}.{name}"
-        self.__module__ = f"torch._ops.{packet.namespace}"
+        self.__module__, self.__qualname__ = f"torch._ops.{packet.namespace}", self.name()
         self.tags = []
 
     def __call__(self, *args, **kwargs):

@@ -1,14 +1,16 @@
 """Checks the shapes that a graph's values are annotated with, and infers those of the others as far as they are known."""
 
+import itertools
 import math
 import operator
 
 import wisp
 from wisp import nn
-from wisp.fx.node import Node
+from wisp.fx.experimental.refinement_types import Equality, Var
+from wisp.fx.node import Node, map_arg
 from wisp.fx.tensor_type import Dyn, TensorType, is_consistent, is_more_precise
 
-__all__ = ["GraphTypeChecker", "broadcast_types"]
+__all__ = ["GraphTypeChecker", "Refine", "broadcast_types"]
 
 
 def broadcast_types(t1, t2):
@@ -211,3 +213,89 @@ class GraphTypeChecker:
             made = _MODULES[type(module)](n, module)
             n.type = _join(made, n.type, n)
         return n.type
+
+
+# --- which sizes are the same -------------------------------------------------------------------------------------------------
+
+
+def _first(count):
+    return lambda given, made, node: zip(given.dims[:count], made.dims)
+
+
+def _broadcast_alike(given, made, node):
+    other = _of(node.args[1])
+    if not isinstance(other, TensorType):
+        return []
+    left, right = broadcast_types(given, other)
+    return [(a, c) for a, b, c in zip(left.dims, right.dims, made.dims) if a == b]
+
+
+def _beside_flattened(given, made, node):
+    start, end = (node.args[i] if len(node.args) > i else node.kwargs.get(name, default) for i, name, default in _FLATTEN)
+    start, end = start % len(given.dims), end % len(given.dims)
+    return [*zip(given.dims[:start], made.dims), *zip(given.dims[end + 1 :], made.dims[start + 1 :])]
+
+
+_ALIKE = {  # pairs of sizes of the first argument and of the result that are the same
+    **dict.fromkeys((wisp.add, operator.add, operator.iadd), _broadcast_alike),
+    wisp.flatten: _beside_flattened,
+    **dict.fromkeys((nn.Conv2d, nn.Linear), _first(1)),
+    **dict.fromkeys((nn.AdaptiveAvgPool2d, nn.MaxPool2d), _first(2)),
+    **dict.fromkeys((nn.BatchNorm2d, nn.ReLU), _first(None)),
+}
+
+
+def _mapped(kind, change):
+    """The type with `change` applied to its sizes."""
+    if isinstance(kind, TensorType):
+        return TensorType([change(size) for size in kind.dims])
+    return type(kind)(_mapped(part, change) for part in kind) if isinstance(kind, (tuple, list)) else change(kind)
+
+
+class Refine:
+    """Collects in `constraints` which sizes of a checked graph are the same; unknown ones become variables.
+
+    >>> traced = wisp.fx.symbolic_trace(wisp.nn.Sequential(wisp.nn.ReLU()))
+    >>> traced.graph.nodes[0].type = traced.graph.nodes[1].type = TensorType((2, Dyn))
+    >>> refined = Refine(traced)
+    >>> refined.refine(), refined.constraints
+    (True, [2 = 2, ~0 = ~1])
+    """
+
+    def __init__(self, traced):
+        self.constraints, self.traced, self._numbers = [], traced, itertools.count()
+
+    def refine(self):
+        """Go through all steps."""
+        for node in self.traced.graph.nodes:
+            node.type = _mapped(Dyn if node.type is None else node.type, lambda size: Var(next(self._numbers)) if size == Dyn else size)
+            given = _of(node.args[0]) if node.args and isinstance(node.args[0], Node) else None
+            if isinstance(given, TensorType) and isinstance(node.type, TensorType):
+                self.constraints += [Equality(a, b) for a, b in _rule(_ALIKE, node, self.traced)(given, node.type, node)]
+            _pass_on(node)
+        return True
+
+    def symbolic_relations(self):
+        """Let the sizes of convolutions be formulas of SymPy's of those before them."""
+        try:
+            import sympy
+        except ImportError:
+            raise RuntimeError("Refine.symbolic_relations: formulas of sizes need SymPy (pip install sympy)") from None
+        for node in self.traced.graph.nodes:
+            node.type = _mapped(node.type, lambda size: sympy.symbols(str(size)) if isinstance(size, Var) else size)
+            given = _of(node.args[0]) if node.args and isinstance(node.args[0], Node) else None
+            module = self.traced.get_submodule(node.target) if node.op == "call_module" else None
+            if type(module) is nn.Conv2d and isinstance(given, TensorType) and isinstance(node.type, TensorType):
+                node.type = TensorType((*node.type.dims[:2], *(_window(given.dims[2 + i], module, i) for i in range(2))))
+            _pass_on(node)
+        return True
+
+
+def _rule(rules, node, traced):
+    target = type(traced.get_submodule(node.target)) if node.op == "call_module" else node.target
+    return rules.get(target, lambda *values: []) if node.op in ("call_module", "call_function") else lambda *values: []
+
+
+def _pass_on(node):
+    if node.op == "output":
+        node.type = map_arg(node.args[0], _of)

@@ -603,3 +603,55 @@ def test_an_optimizer_of_a_sparse_parameter_drops_its_gradient():
     assert parameter.grad is not None
     wisp.optim.SGD([parameter, other], lr=0.1).zero_grad()
     assert parameter.grad is None and other.grad is None
+
+
+def test_transposed_compressed_tensors_are_views_in_the_other_layout():
+    dense = (1 + wisp.arange(48.0).view(2, 4, 6)) * (wisp.arange(24).view(4, 6) % 3 == 0)
+    for made, turned in (
+        (dense.to_sparse_csr(), wisp.sparse_csc),
+        (dense.to_sparse_csc(), wisp.sparse_csr),
+        (dense.to_sparse_bsr((2, 3)), wisp.sparse_bsc),
+        (dense.to_sparse_bsc((2, 3)), wisp.sparse_bsr),
+    ):
+        other = made.transpose(-2, -1)
+        assert other.layout is turned and wisp.equal(other.to_dense(), dense.mT) and wisp.equal(made.adjoint().to_dense(), dense.mT)
+        assert other._is_view() and other._base is made and other.mT._base is made and other.values().data_ptr() == made.values().data_ptr()
+        assert other.mT.layout is made.layout and wisp.equal(other.mT.to_dense(), dense)
+        other.mul_(2)
+        assert wisp.equal(made.to_dense(), 2 * dense)
+        with pytest.raises(RuntimeError, match=r"same type \(Batch, Sparse, Dense\), got 0\(Batch\) and 1\(Sparse\)"):
+            made.transpose(0, 1)
+        assert wisp.equal(made.permute(1, 0, 2).to_dense(), 2 * dense.permute(1, 0, 2))
+    blocks = dense[0].to_sparse_bsr((2, 3)).requires_grad_()
+    assert blocks.t().layout is wisp.sparse_bsc and blocks.t().values().shape == (4, 3, 2)
+    (blocks.t() @ wisp.ones(4, 2)).sum().backward()
+    assert blocks.grad.layout is wisp.sparse_bsr and wisp.equal(blocks.grad.to_dense(), wisp.full((4, 6), 2.0))
+
+
+def test_factors_in_front_of_sparse_products():
+    a, b = wisp.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse(), wisp.ones(2, 2)
+    expected = 2 * a.to_dense() + 3 * (a.to_dense() @ b)
+    with pytest.warns(UserWarning, match="deprecated"):
+        for product in (wisp.sspaddmm(2, a, 3, a, b), a.sspaddmm(2, 3, a, b), wisp.saddmm(2, a, 3, a, b)):
+            assert product.is_sparse and wisp.equal(product.to_dense(), expected)
+        assert wisp.equal(wisp.sspaddmm(2, a, a, b).to_dense(), 2 * a.to_dense() + a.to_dense() @ b)
+
+
+def test_products_with_sparse_matrices_go_to_dense_out():
+    a, b = wisp.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse_csr(), wisp.arange(4.0).view(2, 2)
+    out = wisp.empty(0)
+    assert wisp.matmul(a, b, out=out) is out and wisp.equal(out, a.to_dense() @ b)
+    assert wisp.equal(wisp.addmv(wisp.ones(2), a, b[0], out=wisp.empty(2)), 1 + a.to_dense() @ b[0])
+    with pytest.raises(RuntimeError, match="Expected out tensor to have dtype float32"):
+        wisp.mm(a, b, out=wisp.empty(2, 2, dtype=wisp.float64))
+    with pytest.raises(RuntimeError, match="sparse csr layout, but got Strided"):
+        wisp.sparse.sampled_addmm(a, b, b, out=wisp.empty(2, 2))
+
+
+def test_sampled_products_of_batches():
+    pattern = wisp.stack([wisp.eye(3), wisp.eye(3).flip(0)])
+    a, b = wisp.arange(12.0).view(2, 3, 2), wisp.arange(12.0).view(2, 2, 3)
+    made = wisp.sparse.sampled_addmm(pattern.to_sparse_csr(), a, b, beta=2)
+    assert made.layout is wisp.sparse_csr and wisp.equal(made.to_dense(), pattern * (a @ b) + 2 * pattern)
+    made = wisp.sparse.sampled_addmm(pattern[0].to_sparse_csr(), a, b, beta=0)
+    assert made.shape == (2, 3, 3) and wisp.equal(made.to_dense(), pattern[0] * (a @ b))

@@ -5,6 +5,7 @@ import warnings
 
 from wisp import _core, return_types
 from wisp._composites._autocast import in_float32
+from wisp._composites._samples import by_samples
 from wisp._composites.reduce import _check_histogram, functions_of, into
 from wisp._composites.shape import broadcast_shapes
 from wisp._tensor import TYPE_NAMES
@@ -214,6 +215,7 @@ def _weights(weights, name, floating, count):
         raise RuntimeError(f"cov(): {name} cannot be negative")
 
 
+@by_samples
 def cov(input, *, correction=1, fweights=None, aweights=None):
     """The covariance matrix of variables (rows) over observations (columns)."""
     if input.dim() > 2:
@@ -263,6 +265,7 @@ def corrcoef(input):
 _HistogramDD = return_types._make("histogramdd", ["hist", "bin_edges"])
 
 
+@by_samples
 def histogramdd(input, bins, *, range=None, weight=None, density=False, out=None):
     """Counts of points (rows) in boxes of a grid, and the grid's edges: (hist, bin_edges)."""
     if input.dim() < 2:

@@ -4,6 +4,7 @@ import math
 import warnings
 
 from wisp import _core, return_types
+from wisp._composites._samples import by_samples
 from wisp._tensor import TYPE_NAMES
 
 _range = range  # some functions have a parameter of that name
@@ -90,6 +91,7 @@ def _check_histogram(name, input, range):
         raise RuntimeError(f"torch.{name}: range {list(range)} is not finite")
 
 
+@by_samples
 def histogram(input, bins=100, *, range=None, weight=None, density=False, out=None):
     """Counts of the elements in `bins` intervals, and the edges of these: (hist, bin_edges)."""
     _check_histogram("histogram", input, range)

@@ -3,6 +3,7 @@
 import warnings
 
 from wisp import _core
+from wisp._composites._samples import by_samples
 from wisp._composites.reduce import functions_of, into
 from wisp._signatures import renamed
 
@@ -221,14 +222,11 @@ def unravel_index(indices, shape):
     return tuple(reversed(result))
 
 
+@by_samples
 def nonzero_static(input, *, size, fill_value=-1, out=None):
     """`nonzero` with a fixed number of rows: cut off, or filled up with `fill_value`."""
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
-    from wisp.func._batching import BatchedTensor, looped  # wisp.func is built on composites
-
-    if type(input) is BatchedTensor:
-        return looped(lambda sample: nonzero_static(sample, size=size, fill_value=fill_value), input)
     found = input.nonzero()[:size]
     if found.shape[0] < size:
         rest = _core.full((size - found.shape[0], found.shape[1]), fill_value, dtype=_core.int64, device=found.device)

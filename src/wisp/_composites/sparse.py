@@ -1,5 +1,8 @@
 """Methods that turn tensors into sparse ones or ask whether they are; what they do is in wisp.sparse, loaded on first use."""
 
+import functools
+import warnings
+
 from wisp._core import strided
 
 
@@ -74,11 +77,43 @@ def smm(input, mat):
     return _operators.call("smm", input, mat)
 
 
+def _factors_in_front(function):
+    """Takes what old programs write, too: `f(beta, input, alpha, mat1, mat2)`, or as a method `input.f(beta, alpha, mat1, mat2)`."""
+
+    @functools.wraps(function)
+    def called(*args, **kwargs):
+        factors = [arg for arg in args if isinstance(arg, (int, float, complex))]
+        if not factors:
+            return function(*args, **kwargs)
+        warnings.warn(
+            f"This overload of {function.__name__} is deprecated: the factors in front; pass them by name, behind the tensors.",
+            stacklevel=2,
+        )
+        tensors = [arg for arg in args if not isinstance(arg, (int, float, complex))]
+        return function(*tensors, **dict(zip(("beta", "alpha"), factors)), **kwargs)
+
+    return called
+
+
+@_factors_in_front
 def sspaddmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
     """beta * input + alpha * (mat1 @ mat2) of sparse `input` and `mat1`, as a sparse tensor."""
     from wisp.sparse import _operators
 
     return _operators.call("sspaddmm", input, mat1, mat2, beta=beta, alpha=alpha, out=out)
+
+
+@_factors_in_front
+def saddmm(input, mat1, mat2, *, beta=1, alpha=1, out=None):
+    """The same as `sspaddmm`, by an older name.
+
+    >>> import wisp
+    >>> sparse = wisp.eye(2).to_sparse()
+    >>> wisp.saddmm(sparse, sparse, wisp.ones(2, 2), beta=2).to_dense()
+    tensor([[3., 1.],
+            [1., 3.]])
+    """
+    return sspaddmm(input, mat1, mat2, beta=beta, alpha=alpha, out=out)
 
 
 def hspmm(mat1, mat2, *, out=None):
@@ -99,7 +134,7 @@ def _needs_sparse(name, layout):
     return method
 
 
-FUNCTIONS = [smm, sspaddmm, hspmm]
+FUNCTIONS = [smm, sspaddmm, saddmm, hspmm]
 METHODS = [
     to_sparse,
     to_sparse_coo,

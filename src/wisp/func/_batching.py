@@ -516,11 +516,17 @@ def _indexed_by_samples(self, keys, level):
     return _loop(lambda x, *keys: x[keys], (self, *keys), level)
 
 
-def looped(function, input):
-    """function(input), which looks at values: inside of vmap, one sample after another."""
-    if type(input) is not BatchedTensor:
-        return function(input)
-    return _loop(lambda sample: looped(function, sample), (input,), levels()[input._level - 1])
+def by_samples(function, args, kwargs):
+    """The function of the whole batch or, where it looks at values, of one sample after another."""
+    try:
+        return function(*args, **kwargs)
+    except NotOneSample:
+        found = []
+        _batched_in([*args, *kwargs.values()], found)
+        if not found:
+            raise
+        call = lambda *values: by_samples(function, values[: len(args)], dict(zip(kwargs, values[len(args) :])))
+        return _loop(call, (*args, *kwargs.values()), levels()[max(t._level for t in found) - 1])
 
 
 def _loop(function, args, level):

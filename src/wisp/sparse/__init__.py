@@ -10,7 +10,7 @@ from wisp.sparse._semi_structured import (
     SparseSemiStructuredTensorCUTLASS,
     to_sparse_semi_structured,
 )
-from wisp.sparse._tensor import _COO, _CSC, _CSR, SparseTensor, make
+from wisp.sparse._tensor import _COO, _CSC, _CSR, _KINDS, SparseTensor, make
 
 __all__ = [
     "SparseSemiStructuredTensor",
@@ -303,13 +303,20 @@ def sampled_addmm(input, mat1, mat2, *, beta=1.0, alpha=1.0, out=None):
     """
     if not isinstance(input, SparseTensor) or input.layout is not _CSR:
         raise RuntimeError(f"sampled_addmm: expected `input` in the layout torch.sparse_csr, got {input.layout}")
-    if tuple(input.shape) != (mat1.size(0), mat2.size(1)):
-        raise RuntimeError(f"sampled_addmm: expected a product of shape {tuple(input.shape)}, got {(mat1.size(0), mat2.size(1))}")
+    if out is not None and (not isinstance(out, SparseTensor) or out.layout is not _CSR):
+        raise RuntimeError(f"sampled_addmm: Expected result to have sparse csr layout, but got {_KINDS[out.layout]}")
+    lead = mat1.shape[:-2]
+    if input.dim() == 2 and lead:
+        index, own = (part.expand(*lead, -1) for part in input._index), input._sparse_values.expand(*lead, -1)
+        input = make(_CSR, tuple(index), own, (*lead, *input.shape), True)
+    product_shape = (*mat1.shape[:-1], mat2.size(-1))
+    if tuple(input.shape) != product_shape:
+        raise RuntimeError(f"sampled_addmm: expected a product of shape {tuple(input.shape)}, got {product_shape}")
 
     def values(own, mat1, mat2):
-        if mat1.is_complex():
-            row, col = input._coordinates()
-            product = (mat1.index_select(0, row) * mat2.t().index_select(0, col)).sum(1)
+        if mat1.is_complex() or mat1.dim() > 2:
+            *batch, row, col = _compressed.entries(input)[0]
+            product = (mat1[(*batch, row)] * mat2.mT[(*batch, col)]).sum(-1).reshape(own.shape)
         else:
             product = wisp._core._csr_sampled(*input._index, mat1, mat2.t())
         return product * alpha + own * beta

@@ -9,6 +9,7 @@ import wisp
 ROWS, COLUMNS = (wisp.sparse_csr, wisp.sparse_bsr), (wisp.sparse_csc, wisp.sparse_bsc)
 BLOCKED = (wisp.sparse_bsr, wisp.sparse_bsc)
 LAYOUTS = ROWS + COLUMNS
+TRANSPOSED = dict(zip(LAYOUTS, COLUMNS + ROWS, strict=True))
 
 
 def names(layout):

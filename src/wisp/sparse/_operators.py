@@ -5,6 +5,7 @@ the values alone. In-place forms that are not in the table are made from the oth
 """
 
 import wisp
+from wisp._composites.reduce import into
 from wisp.sparse import _compressed
 from wisp.sparse._tensor import _COO, SparseTensor, flat, make, refused
 
@@ -43,7 +44,7 @@ def _run(operator, args, kwargs):
     """Call an operator; of tensors with batches, blocks or dense dimensions in a compressed layout those that work on values work as they
     are, others by coordinates."""
     general = [arg for arg in args if isinstance(arg, SparseTensor) and arg._is_general()]
-    if not general or operator in BY_VALUES or (operator in (mul, div) and any(map(_is_number, args))):
+    if not general or operator in BY_VALUES or (operator in (mul, mul_, div) and any(map(_is_number, args))):
         return operator(*args, **kwargs)
     result = operator(*(arg.to_sparse() if isinstance(arg, SparseTensor) and arg._is_general() else arg for arg in args), **kwargs)
     like = general[0]
@@ -57,6 +58,8 @@ def _run(operator, args, kwargs):
 
 def _into(name, out, result):
     """Put a sparse result where it was wanted."""
+    if not isinstance(out, SparseTensor) and not isinstance(result, SparseTensor):
+        return into(out, result, exact=True)
     if not isinstance(out, SparseTensor) or not isinstance(result, SparseTensor):
         raise refused(f"{name}(out=)")
     if not wisp.can_cast(result.dtype, out.dtype):
@@ -428,7 +431,7 @@ def reduce_sum(input, dim=None, keepdim=False, *, dtype=None):
         if not keepdim:
             raise RuntimeError("reduction operations on CSR tensors with keepdim=False is unsupported")
         total = _coo_sum(_coo(input), dims, True, dtype)
-        return (total.coalesce() if _is_sparse(total) else total)._converted(layout=input._kind)
+        return total.coalesce()._converted(layout=input._kind) if _is_sparse(total) else total
     return _coo_sum(input, dims, keepdim, dtype)
 
 

@@ -1,6 +1,7 @@
 """Operators that move, pick or join the entries of sparse tensors."""
 
 import wisp
+from wisp.sparse._compressed import BLOCKED, TRANSPOSED
 from wisp.sparse._operators import BY_VALUES, _coo, _dim, _is_sparse, _operator
 from wisp.sparse._tensor import _COO, flat, make, refused
 
@@ -10,11 +11,26 @@ def transpose(input, dim0, dim1):
     a, b = _dim(input, dim0), _dim(input, dim1)
     order = list(range(input.dim()))
     order[a], order[b] = b, a
+    if input._kind is not _COO and input.dense_dim():
+        raise RuntimeError("transpose(): hybrid sparse compressed tensors with dense dimensions are not supported; go by to_sparse_coo()")
+    if input._kind is not _COO and (kinds := [_kind_of(input, d) for d in (a, b)])[0] != kinds[1]:
+        raise RuntimeError(
+            "transpose(): can only transpose dimensions of the same type (Batch, Sparse, Dense), "
+            f"got {dim0}({kinds[0]}) and {dim1}({kinds[1]})"
+        )
+    if a == b and input._kind is not _COO:
+        return make(input._kind, input._index, input._sparse_values, input.shape, True)._as_view_of(input)
     return permute(input, order)
+
+
+def _kind_of(compressed, dim):
+    return "Batch" if dim < compressed._batch_dim() else "Sparse" if dim < compressed._batch_dim() + 2 else "Dense"
 
 
 @_operator("t")
 def t(input):
+    if input.dim() > 2 and input._kind is not _COO:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.dim()}D")
     if input.dim() > 2 or input._kind is _COO and input.sparse_dim() > 2:
         raise RuntimeError(
             f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {input.sparse_dim()} sparse and "
@@ -33,8 +49,7 @@ def permute(input, *dims, **kwargs):
         return input
     size = [input.size(d) for d in dims]
     if input._kind is not _COO:
-        other = wisp.sparse_csc if input._kind is wisp.sparse_csr else wisp.sparse_csr
-        return make(other, input._index, input._sparse_values, size, True)
+        return _permuted(input, dims, size)
     sparse = input.sparse_dim()
     if any(d >= sparse for d in dims[:sparse]):
         raise RuntimeError("permute(sparse_coo): a sparse and a dense dimension cannot be exchanged")
@@ -44,6 +59,29 @@ def permute(input, *dims, **kwargs):
     outer = dims[:sparse]
     same = outer == list(range(sparse))
     return make(_COO, (input._index[0] if same else input._index[0][outer],), values, size, input._coalesced and same)
+
+
+@_operator("adjoint")
+def adjoint(input):
+    return input.mH
+
+
+BY_VALUES.update((transpose, t, permute, adjoint))
+
+
+def _permuted(input, dims, size):
+    """A compressed tensor with its dimensions in another order: the same entries in a layout of rows instead of columns, or the reverse,
+    where the two sparse dimensions are exchanged. Where batch, sparse and dense dimensions change places, it is made by coordinates."""
+    batch = input._batch_dim()
+    if sorted(dims[:batch]) != list(range(batch)) or set(dims[batch : batch + 2]) != {batch, batch + 1}:
+        return permute(_coo(input), dims)
+    turned = dims[batch] > dims[batch + 1]
+    block = 2 if input._kind in BLOCKED else 0
+    lead, first = dims[:batch], batch + 1
+    inner = [first + 1, first] if block and turned else [first, first + 1][:block]
+    index = tuple(part.permute(*lead, batch) for part in input._index)
+    values = input._sparse_values.permute(*lead, batch, *inner, *(d - 1 + block for d in dims[batch + 2 :]))
+    return make(TRANSPOSED[input._kind] if turned else input._kind, index, values, size, True)._as_view_of(input)
 
 
 @_operator("unsqueeze")

@@ -99,8 +99,7 @@ class SparseTensor(Holder, _core.Tensor):
         """The stored elements, (nnz, *dense sizes)."""
         if self._kind is _COO and not self._coalesced:
             raise RuntimeError("Cannot get values on an uncoalesced tensor, please call .coalesce() first")
-        values = self._sparse_values
-        return values.view_as(values) if values.requires_grad else values
+        return self._sparse_values.view_as(self._sparse_values)
 
     def crow_indices(self):
         self._expect("crow_indices", _CSR, _BSR)
@@ -139,7 +138,21 @@ class SparseTensor(Holder, _core.Tensor):
                 f"shape {tuple(other.shape)} and {other.dtype}"
             )
         other = other._converted(layout=self._kind, blocksize=self._blocksize())
-        self._index, self._sparse_values, self._coalesced = other._index, other._sparse_values, other._coalesced
+        same = all(a is b for a, b in zip(self._index, other._index, strict=True))
+        if same and not (self._sparse_values.requires_grad or other._sparse_values.requires_grad):
+            self._sparse_values.copy_(other._sparse_values)  # whoever views them sees it
+        else:
+            self._index, self._sparse_values, self._coalesced = other._index, other._sparse_values, other._coalesced
+        return self
+
+    # ---- views: transposed compressed tensors have the entries of another one
+    _base = property(lambda self: self.__dict__.get("_viewed"))
+
+    def _is_view(self):
+        return "_viewed" in self.__dict__
+
+    def _as_view_of(self, other):
+        self._viewed = other.__dict__.get("_viewed", other)
         return self
 
     def new(self, *args, device=None):

@@ -442,3 +442,42 @@ def test_nonzero_with_a_fixed_number_of_rows():
     x = wisp.tensor([[0, 1, 1], [1, 0, 0]])
     assert wisp.vmap(lambda t: wisp.nonzero_static(t, size=2))(x).tolist() == [[[1], [2]], [[0], [-1]]]
     assert wisp.vmap(wisp.argwhere)(x[:, :2]).tolist() == [[[1]], [[0]]]
+
+
+def test_functions_that_look_at_values_see_one_sample_after_another():
+    wisp.manual_seed(0)
+    F, x = wisp.nn.functional, wisp.randn(2, 3, 6, dtype=wisp.float64)
+    classes = wisp.tensor([[0, 5, 1], [2, 2, 4]])
+    for name, call, args in (
+        ("histogram", lambda x: wisp.histogram(x, 4), (x,)),
+        ("histogram of edges", lambda x: wisp.histogram(x, wisp.arange(-3.0, 3.0, dtype=wisp.float64)), (x,)),
+        ("histogramdd", lambda x: wisp.histogramdd(x[:, :2], (2, 3)), (x,)),
+        ("multi_margin_loss", F.multi_margin_loss, (x, classes)),
+        ("gaussian_nll_loss", F.gaussian_nll_loss, (x, x + 1, x.abs())),
+        ("cov", lambda x, w: wisp.cov(x, aweights=w), (x, x[:, 0].abs())),
+        (
+            "ctc_loss",
+            lambda x, y, n, m: F.ctc_loss(x, y, n, m),
+            (
+                x.repeat(1, 3, 1).view(2, 3, 3, 6).log_softmax(-1),
+                wisp.ones(2, 3, 1, dtype=wisp.int64),
+                wisp.full((2, 3), 3),
+                wisp.ones(2, 3).long(),
+            ),
+        ),
+        ("embedding_bag", lambda i, o: F.embedding_bag(i, x[0], o), (wisp.tensor([[0, 1, 2], [2, 1, 1]]), wisp.tensor([[0, 1], [0, 2]]))),
+    ):
+        whole = wisp.vmap(call)(*args)
+        each = [call(*(a[i] for a in args)) for i in range(2)]
+        for got, *expected in zip(
+            *([r] if isinstance(r, wisp.Tensor) else [r[0], *([r[1]] if name != "histogramdd" else r[1])] for r in (whole, *each))
+        ):
+            assert wisp.allclose(got, wisp.stack(expected)), name
+    grads = wisp.vmap(wisp.func.grad(F.multi_margin_loss))(x, classes)
+    leaf = x.clone().requires_grad_()
+    sum(F.multi_margin_loss(*pair) for pair in zip(leaf, classes)).backward()
+    assert wisp.allclose(grads, leaf.grad)
+    nested = wisp.vmap(wisp.vmap(lambda row: wisp.histogram(row, 3).hist))(x)
+    assert wisp.equal(nested[1, 2], wisp.histogram(x[1, 2], 3).hist)
+    with pytest.raises(RuntimeError, match="inside of vmap"):
+        wisp.vmap(lambda v: v.item())(wisp.ones(2))

@@ -6,6 +6,7 @@ import math
 import wisp
 from wisp import _core
 from wisp._composites._autocast import in_float32
+from wisp._composites._samples import by_samples
 
 __all__ = ["ctc_loss"]
 
@@ -19,6 +20,7 @@ def _lengths(lengths, batch, name):
     return lengths
 
 
+@by_samples
 @in_float32
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """The negative log probability of `targets` under all alignments with `log_probs` (T, N, C) or (T, C).

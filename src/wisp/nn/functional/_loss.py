@@ -6,6 +6,7 @@ import warnings
 import wisp
 from wisp import _core
 from wisp._composites._autocast import in_float32
+from wisp._composites._samples import by_samples
 from wisp.nn.functional._distance import pairwise_distance
 
 __all__ = """
@@ -104,6 +105,7 @@ def poisson_nll_loss(input, target, log_input=True, full=False, size_average=Non
     return _reduced(losses, reduction)
 
 
+@by_samples
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
     """The negative log likelihood of `target` under normal laws of mean `input` and variance `var`."""
     if isinstance(var, float):
@@ -183,6 +185,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
     return _reduced(losses.sum(-1) / input.shape[-1], reduction)
 
 
+@by_samples
 @in_float32
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
     """The mean over the other classes of max(0, margin - x[target] + x[class]) ** p."""

@@ -3,6 +3,7 @@
 import warnings
 
 import wisp
+from wisp._composites._samples import by_samples
 
 __all__ = ["embedding", "embedding_bag"]
 
@@ -132,6 +133,7 @@ def _bags(input, offsets, include_last_offset):
     return input, offsets
 
 
+@by_samples
 def embedding_bag(
     input,
     weight,

@@ -13,6 +13,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from pickle import UnpicklingError
 
 _KEY_NODES = 1000  # how many values a key of a dict or an element of a set may consist of
+_STATE_TUPLES = 1_000_000  # how many tuples may lie at one depth of a state
 
 _U16, _I32, _U32, _U64, _F64 = (struct.Struct(code) for code in ("<H", "<i", "<I", "<Q", ">d"))
 
@@ -280,6 +281,7 @@ def CALL(function, kind, args, state):
 
 
 def _set_state(target, state):
+    _check_state(state)
     if hasattr(target, "__setstate__"):
         target.__setstate__(state)
         return
@@ -308,6 +310,16 @@ def check_key(key):
             todo.extend(value)
         elif type(value) in (list, dict, set, bytearray, _Mark):
             raise UnpicklingError(f"a key in the file is a {type(value).__name__}, which cannot be a key")
+
+
+def _check_state(state):
+    """Refuse tuples in tuples, many or deep ones: whoever takes a tuple for a dict asks for the hash of what is in it."""
+    level, depth = [state], 0
+    while level := [value for value in level if isinstance(value, (tuple, frozenset))]:
+        depth += 1
+        if depth > _KEY_NODES or len(level) > _STATE_TUPLES:
+            raise UnpicklingError("the state of an object in the file is nested too deeply")
+        level = [value for values in level for value in values]
 
 
 _SCALARS = frozenset((str, int, float, bool, bytes, type(None), complex))

@@ -56,6 +56,8 @@ HARMFUL = {
     "a layout of many": call(("torch.serialization", "_get_layout"), b"K\x01" + b"2\x86" * 100 + b"\x85"),
     "a member of many": call(("builtins", "getattr"), b"ctorch.nn\nModule\nK\x01" + b"2\x86" * 100 + b"\x86"),
     "a text of many": call(("builtins", "str"), b"K\x01" + b"2\x86" * 100 + b"\x85"),
+    "a state of many": b"ctorch.nn.modules.linear\nLinear\n)\x81K\x01" + b"2\x86" * 100 + b"K\x00\x86\x85b",
+    "a deep state": b"ctorch.nn.modules.linear\nLinear\n)\x81K\x01" + b"\x85" * 300_000 + b"K\x00\x86\x85b",
     "many copies": b"(" + b"K\x01" * 50_000 + b"lq\x00" + b"cbuiltins\nlist\nq\x01(" + b"h\x01h\x00\x85R" * 50_000 + b"l",
     "many encodings": b"X\x50\xc3\x00\x00"
     + b"a" * 50_000

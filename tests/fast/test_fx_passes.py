@@ -341,3 +341,48 @@ def test_unknown_sizes_that_are_the_same_get_one_name():
     assert isinstance(x.dims[0], Var) and Equality(x.dims[0], x.dims[0]) in (lambda r: r.refine() and r.constraints)(Refine(traced))
     with pytest.raises(TypeError, match="not the same"):
         unify_eq([Equality(Var(0), 2), Equality(Var(0), 3)])
+
+
+def test_programs_that_ask_for_shapes_are_traced():
+    import pickle
+
+    from wisp.fx.experimental import meta_tracer
+
+    class Asking(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.norm, self.scale = nn.Embedding(9, 4), nn.LayerNorm(4), nn.Parameter(wisp.rand(4))
+
+        def forward(self, x):
+            y = self.embedding(x)
+            y = self.norm(y + wisp.arange(y.shape[-1], dtype=y.dtype, device=y.device) * self.scale)
+            left, right = y.chunk(2, -1)
+            y = y.view(len(y), y.size(-1)) + right.shape[1]
+            return wisp.relu(y) if y.shape[0] < 5 else wisp.sigmoid(y)
+
+    net = Asking()
+    for length, last in ((3, wisp.relu), (6, wisp.sigmoid)):
+        x = wisp.arange(length)
+        traced = meta_tracer.symbolic_trace(net, {"x": x.to("meta")})
+        assert traced.graph.nodes[-2].target is last and wisp.equal(pickle.loads(pickle.dumps(traced))(x), net(x))
+    assert "__call__" not in vars(nn.Module)
+
+
+def test_models_are_made_ready_for_inference():
+    from wisp.fx.experimental import optimization
+
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Dropout()).eval()
+    x, ready = wisp.rand(1, 1, 5, 5), optimization.optimize_for_inference(model)
+    assert wisp.allclose(ready(x), model(x), atol=1e-6) and [type(m) for m in ready.children()] == [nn.Conv2d, nn.ReLU]
+    kept = optimization.optimize_for_inference(model, {"remove_dropout": False, "conv_bn_fuse": False})
+    modules = dict(kept.named_modules())
+    norm = next(node for node in kept.graph.nodes if node.target == "1")
+    assert optimization.matches_module_pattern([nn.Conv2d, nn.BatchNorm2d], norm, modules)
+    optimization.replace_node_module(norm, modules, nn.Identity())
+    assert isinstance(kept.get_submodule("1"), nn.Identity)
+
+
+def test_steps_know_in_which_module_they_were_made():
+    tracer = fx.Tracer()
+    tracer.trace(nn.Sequential(nn.Sequential(nn.ReLU())))
+    assert ("0.0", nn.ReLU) in tracer.node_name_to_scope.values() and tracer.scope.module_path == ""

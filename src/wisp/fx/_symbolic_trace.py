@@ -15,7 +15,7 @@ from wisp.fx._compatibility import compatibility as compatibility
 from wisp.fx._text import PyTreeCodeGen, _PyTreeInfo
 from wisp.fx.graph import Graph
 from wisp.fx.graph_module import GraphModule
-from wisp.fx.proxy import ParameterProxy, Proxy, TracerBase
+from wisp.fx.proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
 from wisp.utils._pytree import tree_flatten, tree_unflatten
 
 __all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "symbolic_trace", "wrap"]
@@ -214,6 +214,7 @@ class Tracer(TracerBase):
         self.param_shapes_constant = param_shapes_constant
         self.root, self.graph, self.tensor_attrs, self._attributes = None, None, {}, {}
         self.module_stack, self.submodule_paths = {}, None
+        self.scope, self.node_name_to_scope = Scope("", None), {}
 
     def __deepcopy__(self, memo):
         copied = type(self).__new__(type(self))
@@ -240,15 +241,17 @@ class Tracer(TracerBase):
         name = self.path_of_module(m)
         self.module_stack[name] = (name, type(m))
         try:
-            if self.is_leaf_module(m, name):
-                return self.create_proxy("call_module", name, args, kwargs)
-            return forward(*args, **kwargs)
+            with ScopeContextManager(self.scope, Scope(name, type(m))):
+                if self.is_leaf_module(m, name):
+                    return self.create_proxy("call_module", name, args, kwargs)
+                return forward(*args, **kwargs)
         finally:
             self.module_stack.pop(name, None)
 
     def create_node(self, kind, target, args, kwargs, name=None, type_expr=None):
         """Add a step, which knows in which modules it was made."""
         node = super().create_node(kind, target, args, kwargs, name, type_expr)
+        self.node_name_to_scope[node.name] = (self.scope.module_path, self.scope.module_type)
         if self.module_stack:
             node.meta["nn_module_stack"] = dict(self.module_stack)
         if self.record_stack_traces:
@@ -417,6 +420,7 @@ class Tracer(TracerBase):
             self.root, function = nn.Module(), root
         self.graph = Graph(tracer_cls=type(self))
         self.tensor_attrs, self.module_stack = {}, {}
+        self.scope, self.node_name_to_scope = Scope("", None), {}
         self._attributes = {}
         for prefix, module in self.root.named_modules():
             for name, value in vars(module).items():

@@ -8,7 +8,7 @@ import sys
 from wisp.fx.node import map_aggregate
 from wisp.overrides import see_python_functions
 
-__all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "TraceError", "TracerBase"]
+__all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "Scope", "ScopeContextManager", "TraceError", "TracerBase"]
 
 
 class TraceError(ValueError):
@@ -140,6 +140,34 @@ class ParameterProxy(Proxy):
     def nelement(self):
         """The number of its elements."""
         return self.param.nelement()
+
+
+class Scope:
+    """In which module a step is made: its name and class."""
+
+    def __init__(self, module_path, module_type):
+        self.module_path, self.module_type = module_path, module_type
+
+
+class ScopeContextManager:
+    """Inside, a `Scope` is another one.
+
+    >>> import wisp.fx
+    >>> scope = Scope("", None)
+    >>> with ScopeContextManager(scope, Scope("layer", wisp.nn.ReLU)):
+    ...     scope.module_path
+    'layer'
+    """
+
+    def __init__(self, scope, current_scope):
+        self._scope, self._before, self._now = scope, (scope.module_path, scope.module_type), current_scope
+
+    def __enter__(self):
+        self._scope.module_path, self._scope.module_type = self._now.module_path, self._now.module_type
+        return self._scope
+
+    def __exit__(self, *details):
+        self._scope.module_path, self._scope.module_type = self._before
 
 
 class TracerBase:

@@ -5,7 +5,57 @@ import copy
 from wisp import fx, nn
 from wisp.nn.utils.fusion import fuse_conv_bn_eval
 
-__all__ = ["fuse", "remove_dropout"]
+__all__ = ["extract_subgraph", "fuse", "matches_module_pattern", "optimize_for_inference", "remove_dropout", "replace_node_module"]
+
+
+def matches_module_pattern(pattern, node, modules):
+    """Whether a step calls a module of the second class on what one of the first class returned."""
+    return bool(node.args) and all(
+        isinstance(n, fx.Node) and _module(n, modules, (kind,)) for kind, n in zip(pattern, (node.args[0], node))
+    )
+
+
+def replace_node_module(node, modules, new_module):
+    """Let a step call another module under the same name; `modules` are those of the root by name."""
+    _replace(modules, node.target, new_module)
+
+
+def extract_subgraph(orig_module, nodes, inputs, outputs):
+    """A module of these steps alone, with what `inputs` are as its inputs and what `outputs` are as its results.
+
+    >>> import wisp
+    >>> traced = wisp.fx.symbolic_trace(lambda x: wisp.relu(x + 1) * 2)
+    >>> x, add, relu, mul, _ = traced.graph.nodes
+    >>> extract_subgraph(traced, [relu, mul], [add], [mul])(wisp.tensor([-1.0, 3.0]))
+    (tensor([0., 6.]),)
+    """
+    graph, made = fx.Graph(), {}
+    for node in inputs:
+        made[node] = graph.placeholder(node.name)
+    for node in nodes:
+        made[node] = graph.node_copy(node, made.__getitem__)
+    graph.output(tuple(made[node] for node in outputs))
+    graph.lint()
+    return fx.GraphModule(orig_module, graph)
+
+
+def optimize_for_inference(model, pass_config=None, tracer=fx.Tracer):
+    """The model in evaluation mode, traced, with batch normalisations folded into convolutions and without dropouts.
+
+    `pass_config` may hold False for "conv_bn_fuse" or "remove_dropout". PyTorch's layout for MKL-DNN ("mkldnn_layout_optimize") has
+    nothing to do here.
+
+    >>> import wisp
+    >>> model = wisp.nn.Sequential(wisp.nn.Conv2d(1, 1, 1), wisp.nn.BatchNorm2d(1), wisp.nn.Dropout()).eval()
+    >>> [type(m).__name__ for m in optimize_for_inference(model).children()]
+    ['Conv2d']
+    """
+    wanted = {"conv_bn_fuse": True, "remove_dropout": True, **(pass_config or {})}
+    if wanted["conv_bn_fuse"]:
+        model = fuse(model)
+    if wanted["remove_dropout"]:
+        model = remove_dropout(model)
+    return fx.GraphModule(model, tracer().trace(model))
 
 
 def _module(node, modules, kinds):
@@ -51,5 +101,6 @@ def remove_dropout(model):
         if node.op == "call_module" and isinstance(traced.get_submodule(node.target), nn.Dropout):
             node.replace_all_uses_with(node.args[0])
             traced.graph.erase_node(node)
+    traced.delete_all_unused_submodules()
     traced.recompile()
     return traced

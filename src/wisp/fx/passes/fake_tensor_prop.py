@@ -1,16 +1,11 @@
 """Notes what every step returns without computing it."""
 
-import copy
-
 import wisp
+from wisp.fx._shapes import Shapes, without_data
 from wisp.fx.interpreter import Interpreter
 from wisp.fx.node import map_aggregate
 
 __all__ = ["FakeTensorProp"]
-
-
-def _without_data(value):
-    return value.to("meta") if isinstance(value, wisp.Tensor) else value
 
 
 class FakeTensorProp(Interpreter):
@@ -24,18 +19,23 @@ class FakeTensorProp(Interpreter):
 
     def __init__(self, module, mode=None):
         super().__init__(module)
-        self._modules = {}
+        self._shapes = Shapes()
 
     def get_attr(self, target, args, kwargs):
         """An attribute without its data."""
-        return map_aggregate(super().get_attr(target, args, kwargs), _without_data)
+        return map_aggregate(super().get_attr(target, args, kwargs), without_data)
+
+    def call_function(self, target, args, kwargs):
+        """What a function returns."""
+        return self._shapes.call(target, args, kwargs)
+
+    def call_method(self, target, args, kwargs):
+        """What a method returns."""
+        return self._shapes.call(lambda value, *rest, **named: getattr(value, target)(*rest, **named), args, kwargs)
 
     def call_module(self, target, args, kwargs):
-        """What a copy of the module without data returns."""
-        if target not in self._modules:
-            with wisp.device("meta"):
-                self._modules[target] = copy.deepcopy(self.fetch_attr(target)).to("meta")
-        return self._modules[target](*args, **kwargs)
+        """What a copy of a module returns."""
+        return self._shapes.module(self.fetch_attr(target), args, kwargs)
 
     def run_node(self, n):
         """Run the step and note its result."""
@@ -49,9 +49,8 @@ class FakeTensorProp(Interpreter):
 
     def propagate(self, *args):
         """Run the graph on the shapes of these inputs."""
-        return self.propagate_dont_convert_inputs(*map(_without_data, args))
+        return self.propagate_dont_convert_inputs(*map_aggregate(args, without_data))
 
     def propagate_dont_convert_inputs(self, *args):
         """Run the graph on inputs that have no data already."""
-        with wisp.device("meta"):
-            return super().run(*args)
+        return super().run(*args)

@@ -461,3 +461,24 @@ def test_modules_are_printed_with_what_is_known_of_them(capsys):
     text = traced.print_readable(False, additional_meta=["number", "other"])
     assert "# number: 7, Annotation: {'a': 1}" in text and "    class inner(torch.nn.Module):\n        def forward(self, input" in text
     assert traced.code.startswith("\n\n\ndef forward(self, x, scale = 2.0):\n") and traced.code.endswith("\n    ")
+
+
+def test_steps_are_named_as_pytorchs():
+    def f(x):
+        y = F.dropout(F.relu(F.linear(x, x)), 0.5)
+        y += abs(x)
+        return F.softmax(y[..., None], -1)
+
+    traced = fx.symbolic_trace(f)
+    assert traced.code.strip().splitlines()[1:] == [
+        "    linear = torch.nn.functional.linear(x, x)",
+        "    relu = torch.nn.functional.relu(linear, inplace = False);  linear = None",
+        "    dropout = torch.nn.functional.dropout(relu, p = 0.5, training = True, inplace = False);  relu = None",
+        "    abs_1 = _operator_abs(x);  x = None",
+        "    add = dropout + abs_1;  dropout = abs_1 = None",
+        "    getitem = add[(Ellipsis, None)];  add = None",
+        "    softmax = torch.nn.functional.softmax(getitem, dim = -1, _stacklevel = 3, dtype = None);  getitem = None",
+        "    return softmax",
+    ]
+    assert str(traced.graph).startswith("graph():\n    %x : [num_users=2] = placeholder[target=x]\n")
+    assert fx.symbolic_trace(lambda x: wisp.einsum("i->", x.real)).graph.nodes[1].format_node().endswith("(args = (%x, real), kwargs = {})")

@@ -12,6 +12,7 @@ from copy import deepcopy
 
 from wisp import nn
 from wisp.fx._compatibility import compatibility as compatibility
+from wisp.fx._functional import arranged
 from wisp.fx._text import PyTreeCodeGen, _PyTreeInfo
 from wisp.fx.graph import Graph
 from wisp.fx.graph_module import GraphModule
@@ -104,7 +105,7 @@ def _recording(function):
         proxy = _find_proxy((*args, *kwargs.values()))
         if proxy is None:
             return function(*args, **kwargs)
-        return proxy.tracer.create_proxy("call_function", function, args, kwargs)
+        return proxy.tracer.create_proxy("call_function", function, *arranged(function, args, kwargs))
 
     return recorded
 

@@ -152,7 +152,7 @@ class Text:
         if isinstance(value, self.device):
             return f"device(type={value.type!r}" + ("" if value.index is None else f", index={value.index}") + ")"
         if value is None or value is Ellipsis or type(value) in (bool, int, float, complex, str, bytes):
-            return "..." if value is Ellipsis else repr(value)
+            return repr(value)
         if callable(value) and hasattr(value, "__name__"):
             return self.function(value)
         return self.name_of(value, f"_constant_{type(value).__name__}")
@@ -179,7 +179,7 @@ class Text:
         arguments = getattr(kind, "__args__", None)
         if arguments and isinstance(getattr(kind, "__origin__", None), type) and all(isinstance(a, type) for a in arguments):
             if not hasattr(kind, "_name"):  # list[str]; those of typing are named as one
-                return f" : {kind.__origin__.__name__}[{', '.join(self.annotation(a)[3:] for a in arguments)}]"
+                return f" : {kind.__origin__.__name__}[{','.join(self.annotation(a)[3:] for a in arguments)}]"
             name = self.name_of(getattr(__import__("typing"), kind._name), f"typing_{kind._name}")
             return f" : {name}[{', '.join(self.annotation(a)[3:] for a in arguments)}]"
         full = type_name(kind)

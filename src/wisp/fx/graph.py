@@ -285,8 +285,7 @@ class Graph:
                 print("  ".join("-" * width for width in widths))
 
     def __str__(self):
-        inputs = ", ".join(f"%{node.name}" for node in self.nodes if node.op == "placeholder")
-        return f"graph({inputs}):\n" + "\n".join("    " + node.format_node() for node in self.nodes)
+        return "graph():\n" + "\n".join("    " + node.format_node() for node in self.nodes)
 
     def set_codegen(self, codegen):
         """Let a `CodeGen` write the text that runs the graph."""

@@ -214,7 +214,7 @@ class GraphModule(nn.Module):
         return _rebuild, (self._attributes(), _Frozen(graph), type(self).__name__)
 
     def __str__(self):
-        return f"{super().__repr__()}\n\n{self._code}\n\n# To see more debug info, please use `graph_module.print_readable()`"
+        return f"{super().__repr__()}\n{self._code}\n# To see more debug info, please use `graph_module.print_readable()`"
 
 
 def _register(name):

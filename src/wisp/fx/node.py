@@ -213,7 +213,7 @@ class Node:
         """One line of text about the node."""
         from wisp.fx._text import type_name
 
-        kind = "" if self.type is None else f"{type_name(self.type)} "
+        kind = "" if self.type is None else f"{repr(self.type) if isinstance(self.type, str) else type_name(self.type)} "
         users = f"%{self.name} : {kind}[num_users={len(self.users)}] = "
         if self.op == "placeholder":
             if placeholder_names is not None:
@@ -255,4 +255,4 @@ def _format_arg(value, max_list_len=float("inf")):
         return "[" + ", ".join(map(_format_arg, value)) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_format_arg(item)}" for key, item in value.items()) + "}"
-    return repr(value)
+    return str(value)

@@ -59,11 +59,12 @@ class Proxy:
         return self.tracer.keys(self)
 
     def __abs__(self):
-        return self.tracer.create_proxy("call_function", abs, (self,), {})
+        return self.tracer.create_proxy("call_function", operator.abs, (self,), {})
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         from wisp import Tensor
+        from wisp.fx._functional import arranged
 
         kwargs = kwargs or {}
         tracers = []
@@ -71,7 +72,7 @@ class Proxy:
         name = getattr(func, "__name__", "")
         if getattr(Tensor, name, None) is func and func not in (Tensor.__getitem__,):
             return tracers[0].create_proxy("call_method", name, args, kwargs)
-        return tracers[0].create_proxy("call_function", func, args, kwargs)
+        return tracers[0].create_proxy("call_function", func, *arranged(func, args, kwargs))
 
 
 def _operator(name, reflected):
@@ -90,7 +91,7 @@ for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"
 for _name in ("and_", "or_"):
     setattr(Proxy, f"__{_name[:-1]}__", _operator(_name, False))
     setattr(Proxy, f"__r{_name[:-1]}__", _operator(_name, True))
-for _name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "invert", "getitem", "setitem", "iadd", "isub", "imul", "itruediv"):
+for _name in ("eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "invert", "getitem", "setitem"):  # x += 1 is x = x + 1, as in PyTorch
     setattr(Proxy, f"__{_name}__", _operator(_name, False))
 Proxy.__hash__ = object.__hash__
 

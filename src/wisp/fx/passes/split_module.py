@@ -146,16 +146,22 @@ def split_module(
         split.fill(part, keep_original_node_name, keep_original_input_name, qualname_map, tuple_return)
     wanted = {name for part in order for name in part.inputs} | {node.name for node in m.graph.output_node().all_input_nodes}
     for node in m.graph.nodes:
-        if node.op == "placeholder" or (node.op == "get_attr" and node.name in wanted):
+        if node.op == "placeholder" or (node.op == "get_attr" and node.name in wanted and not keep_original_order):
             outside(node)
     for part in split.parts.values() if keep_original_order else order:
         attributes[part.submod_name] = GraphModule(part.targets, part.graph)
+        for name in part.inputs:  # attributes, where they are first used
+            if name not in values:
+                outside(split.nodes[name])
         call = graph.call_module(part.submod_name, tuple(values[name] for name in part.inputs))
         if len(part.outputs) == 1 and not tuple_return:
             values[next(iter(part.outputs))] = call
             continue
         for i, name in enumerate(part.outputs):
             values[name] = graph.call_function(operator.getitem, (call, i))
+    for node in m.graph.output_node().all_input_nodes:
+        if node.name not in values:
+            outside(node)
     graph.output(map_arg(m.graph.output_node().args[0], lambda node: values[node.name]))
     made = GraphModule(attributes, graph)
     made.meta["partition_names"] = {part.submod_name for part in order}

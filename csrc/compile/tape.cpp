@@ -342,6 +342,7 @@ bool backward_is_to_come() { return backward_follows && !backward_alone && !grad
 // What a region leaves on the tape when it ends: values that backward needs and that can be made again, by few operators, from memory that
 // is kept anyway. They are made when somebody asks for them, or for memory that they are made from, which comes first, as always.
 constexpr int most_again = 12;  // operators
+constexpr size_t most_waiting = 256;
 std::vector<bool> find_recipes(const std::vector<const Storage*>* results) {
     std::vector<bool> found(notes.size());
     std::vector<int> again(notes.size());
@@ -860,7 +861,8 @@ void leave_region(const std::vector<const Storage*>* results) {
     const bool gradients = std::exchange(gradients_seen, false);
     if (std::exchange(backward_alone, false)) backward_follows |= gradients;
     else remakes = gradients;
-    if (!results && !recipes_wait) return run_notes();
+    // Every run looks through all notes, so those of many forward passes do not wait together.
+    if (recipes_wait ? notes.size() > most_waiting : !results) return run_notes();
     for (size_t i = 0; i < turned_values.size(); i++)
         if (Storage* seen = turned_values[i].seen) note_turned(seen);
     const std::vector<bool> found = find_recipes(results);

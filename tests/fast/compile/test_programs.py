@@ -161,11 +161,11 @@ def run_apart(seed, leaves, around=lambda f: f):
 
 
 def attempt(f, values):
-    """Errors count as values."""
+    """Errors count as values, up to whose it is: of several the first that backward comes upon is raised."""
     try:
         f()
     except RuntimeError as error:
-        values.append(wisp.tensor([ord(c) for c in str(error)]))
+        values.append(wisp.tensor([ord(c) for c in str(error).split("[")[0]]))
 
 
 def made(seed):

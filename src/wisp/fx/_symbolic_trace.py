@@ -232,7 +232,9 @@ class Tracer(TracerBase):
 
     def path_of_module(self, mod):
         """The name of a submodule of the root."""
-        for name, module in self.root.named_modules():
+        if self.submodule_paths is not None and mod in self.submodule_paths:
+            return self.submodule_paths[mod]
+        for name, module in self.root.named_modules():  # one that was added while the program was traced
             if module is mod:
                 return name
         raise NameError("module is not installed as a submodule")
@@ -422,6 +424,7 @@ class Tracer(TracerBase):
         self.graph = Graph(tracer_cls=type(self))
         self.tensor_attrs, self.module_stack = {}, {}
         self.scope, self.node_name_to_scope = Scope("", None), {}
+        self.submodule_paths = {module: name for name, module in self.root.named_modules()}
         self._attributes = {}
         for prefix, module in self.root.named_modules():
             for name, value in vars(module).items():

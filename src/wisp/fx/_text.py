@@ -84,18 +84,23 @@ class Names:
     """Names that are used once each."""
 
     def __init__(self):
+        self.counts = {}  # the last number behind a name
         self.used = set(keyword.kwlist) | set(dir(builtins)) | {"self", "torch", "device", "inf", "nan"}
 
     def new(self, wanted):
         wanted = re.sub(r"\W+", "_", wanted) or "_"
         if wanted[0].isdigit():
             wanted = "_" + wanted
-        name, count = wanted, 0
+        name = wanted
         if name in self.used:
-            base = re.sub(r"_\d+$", "", wanted) or wanted
+            base, _, number = wanted.rpartition("_")
+            if not base or not number.isdigit():
+                base, number = wanted, 0
+            count = int(number) or self.counts.get(base, 0)
             while name in self.used:
                 count += 1
                 name = f"{base}_{count}"
+            self.counts[base] = count
         self.used.add(name)
         return name
 

@@ -192,6 +192,18 @@ def test_splitters_take_turns(capsys, tmp_path, monkeypatch):
     assert "Total input size in bytes is 24" in told.split_preview() and (tmp_path / "node_support.dot").exists()
 
 
+def test_parts_of_the_accelerator_take_in_what_only_they_use():
+    def f(x):
+        return wisp.relu(wisp.neg(wisp.abs(x))), wisp.exp(x)
+
+    splitter = Splitter(fx.symbolic_trace(f), [wisp.rand(2)], lambda modules, node: node.target is not wisp.exp)
+    absolute, neg, relu, exp = calls(splitter.module)
+    for node, tag in zip((absolute, neg, relu, exp), ("_run_on_cpu_0", "_run_on_cpu_0", "_run_on_acc_1", "_run_on_cpu_0")):
+        node.tag = tag
+    splitter.extend_acc_subgraph("_run_on_acc_1")
+    assert [node.tag for node in (absolute, neg, relu, exp)] == ["_run_on_acc_1"] * 3 + ["_run_on_cpu_0"]
+
+
 def test_values_that_are_no_tensors_stay_on_one_side():
     def f(x):
         size = x.size(0) + 1

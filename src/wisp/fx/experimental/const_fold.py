@@ -1,5 +1,7 @@
 """What a graph computes from its module's attributes alone is computed once."""
 
+import re
+
 import wisp
 from wisp import nn
 from wisp.fx._symbolic_trace import symbolic_trace
@@ -7,7 +9,7 @@ from wisp.fx.graph import Graph
 from wisp.fx.graph_module import GraphModule
 from wisp.fx.node import map_arg
 
-__all__ = ["FoldedGraphModule", "split_const_subgraphs"]
+__all__ = ["FoldedGraphModule", "get_unique_attr_name_in_module", "split_const_subgraphs"]
 
 
 class FoldedGraphModule(GraphModule):
@@ -34,6 +36,21 @@ class FoldedGraphModule(GraphModule):
             if not isinstance(value, wisp.Tensor):
                 value = wisp.tensor(value, device=self.device_for_folded_attrs)
             setattr(self, name, nn.Parameter(value.detach().clone(), requires_grad=value.requires_grad))
+
+
+def get_unique_attr_name_in_module(mod_traced, name):
+    """The name as one that Python takes and that no attribute of the module has yet.
+
+    >>> get_unique_attr_name_in_module(wisp.nn.Linear(1, 1), "weight"), get_unique_attr_name_in_module(wisp.nn.Linear(1, 1), "0.a")
+    ('weight_1', '_0_a')
+    """
+    name = re.sub(r"\W+", "_", name)
+    name = f"_{name}" if name[:1].isdigit() else name
+    found, number = name, 0
+    while hasattr(mod_traced, found):
+        number += 1
+        found = f"{name}_{number}"
+    return found
 
 
 def _impure(node, module):

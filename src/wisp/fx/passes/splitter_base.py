@@ -205,6 +205,45 @@ class _SplitterBase:
                     if user not in group and user.op in CALLABLE_NODE_OPS:
                         self.deps[user] |= group
 
+    def find_reverse_deps(self, tag_id=None):
+        """The calls that use each call; with `tag_id` only those in parts before it."""
+        result = defaultdict(set)
+        for node in self.module.graph.nodes:
+            if node.op in CALLABLE_NODE_OPS:
+                users = [user for user in node.users if user.op in CALLABLE_NODE_OPS]
+                result[node] = {user for user in users if tag_id is None or int(user.tag.rsplit("_", 1)[-1]) < tag_id}
+        return result
+
+    def update_reverse_deps_for_fusions(self, deps):
+        """Let steps that stay together be used by all that uses one of them."""
+        for group in {id(group): group for group in self.fusions.values()}.values():
+            users = set().union(*(deps[node] for node in group)) - group
+            for node in group:
+                deps[node] = users
+                for used in node.all_input_nodes:
+                    if used not in group:
+                        deps[used] |= group
+
+    def find_parent_nodes_of_subgraph(self, tag):
+        """The calls outside of a part that it uses."""
+        nodes = [node for node in self.module.graph.nodes if node.op in CALLABLE_NODE_OPS and node.tag == tag]
+        return {used for node in nodes for used in node.all_input_nodes if used.op in CALLABLE_NODE_OPS and used.tag != tag}
+
+    def extend_acc_subgraph(self, tag):
+        """Move calls that the accelerator supports into a part of its that uses them, if no part before that one does."""
+        deps = self.find_reverse_deps(int(tag.rsplit("_", 1)[-1]))
+        self.update_reverse_deps_for_fusions(deps)
+        near, moved = self.find_parent_nodes_of_subgraph(tag), set()
+        while True:
+            node = next((n for n in near if n in self.acc_nodes and deps[n] <= moved), None)
+            if node is None:
+                return
+            node.tag = tag
+            near.remove(node)
+            moved.add(node)
+            near |= self.fusions.get(node, set()) - moved
+            near |= {used for used in node.all_input_nodes if used.op in CALLABLE_NODE_OPS and used not in moved}
+
     def _lower_model_to_backend(self, mod, inputs):
         return mod
 

@@ -1,0 +1,1 @@
+"""Parts of graphs for one back end."""

@@ -126,6 +126,20 @@ def test_groups_of_steps_become_modules():
     assert dict(fused.fused_0.named_parameters()).keys() == {"linear.weight", "linear.bias", "weight"}
 
 
+def test_places_that_could_not_be_replaced_are_none():
+    from wisp.fx.passes.utils.matcher_utils import SubgraphMatcher
+
+    def f(x, y):
+        z = wisp.matmul(x, y)
+        return z * wisp.sigmoid(z)
+
+    def pattern(a, b, c):
+        z = wisp.matmul(a, b)
+        return z, z * c
+
+    assert SubgraphMatcher(fx.symbolic_trace(pattern).graph).match(fx.symbolic_trace(f).graph) == []
+
+
 def test_supports_ask_targets_and_dtypes():
     traced = fx.symbolic_trace(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
     ShapeProp(traced).propagate(wisp.ones(1, 2))

@@ -3,11 +3,13 @@
 The graph holds public functions and submodules, not the small set of operators of PyTorch's compiler, and files are the module's own.
 """
 
+import functools
 import inspect
 
 import wisp
 from wisp import _reference
 from wisp import fx as _fx
+from wisp.fx.node import _draws
 
 __all__ = [
     "Constraint",
@@ -131,11 +133,30 @@ class ExportedProgram:
     __repr__ = __str__
 
 
+class _Tracer(_fx.Tracer):
+    """Numbers that are drawn are drawn again by each call, though they depend on no input."""
+
+    def _wrap_functions(self, patches, program=None):
+        super()._wrap_functions(patches, program)
+        for name, function in list(vars(wisp).items()):
+            if callable(function) and not name.startswith("_") and _draws(getattr(function, "__wrapped__", function)):
+                patches.put(vars(wisp), name, functools.partial(self._drawn, function))
+
+    def _drawn(self, function, *args, **kwargs):
+        return self.create_proxy("call_function", function, args, kwargs)
+
+
+def _symbolic_trace(mod, concrete_args=None):
+    tracer = _Tracer()
+    graph = tracer.trace(mod, concrete_args)
+    return _fx.GraphModule(tracer.root, graph, type(mod).__name__)
+
+
 def _traced(mod, args):
     """The graph of a module; of one that takes nothing but *args, for so many."""
     code = getattr(inspect.unwrap(type(mod).forward), "__code__", None)
     varies = code is not None and code.co_flags & inspect.CO_VARARGS and code.co_argcount == 1 and not code.co_kwonlyargcount
-    return _fx.symbolic_trace(mod, tuple(_fx.PH for _ in args) if varies else None)
+    return _symbolic_trace(mod, tuple(_fx.PH for _ in args) if varies else None)
 
 
 def export(

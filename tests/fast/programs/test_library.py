@@ -543,3 +543,15 @@ def test_kernels_may_come_before_the_operator_is_defined():
     assert wisp.ops.testlater.raise_by(wisp.ones(1), 2).item() == 3
     with pytest.raises(RuntimeError, match="does not exist"):
         wisp.library.impl("aten::no_such", "CPU", raise_by)
+
+
+def test_exported_programs_draw_anew():
+    class Noisy(wisp.nn.Module):
+        def forward(self, *args):
+            return args[0] + wisp.randn(3)
+
+    program = wisp.export.export(Noisy(), (wisp.zeros(3),)).module()
+    wisp.manual_seed(0)
+    first, second = program(wisp.zeros(3)), program(wisp.zeros(3))
+    wisp.manual_seed(0)
+    assert not wisp.equal(first, second) and wisp.equal(first, wisp.randn(3))

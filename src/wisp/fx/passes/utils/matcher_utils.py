@@ -6,6 +6,7 @@ import itertools
 import wisp
 from wisp.fx.node import Node
 from wisp.fx.operator_schemas import normalize_function
+from wisp.fx.passes.utils.fuser_utils import validate_partition
 
 __all__ = ["InternalMatch", "SubgraphMatcher"]
 
@@ -137,6 +138,8 @@ class SubgraphMatcher:
             if not self._closed(known):
                 continue
             inner = {found for node, found in known.items() if node.op not in ("placeholder", "output", "get_attr")}
+            if not validate_partition(inner):  # what it takes in comes from what it gives out: nothing could stand in its place
+                continue
             if node_name_match and not any(node_name_match in node.name for node in inner):
                 continue
             if self.remove_overlapping_matches and inner & taken:

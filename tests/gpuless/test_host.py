@@ -273,6 +273,26 @@ assert launches[1] == launches[0] + 1, launches
 """
 
 
+# A compiled forward pass keeps no values that backward can make again.
+PEAKS = """
+import wisp
+x, g = (wisp.zeros(8192, 2048, dtype=wisp.bfloat16, device="cuda", requires_grad=k) for k in (True, False))
+w = wisp.ones(2048, dtype=wisp.bfloat16, device="cuda", requires_grad=True)
+def norm():
+    h = x.float()
+    return (h * wisp.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)).to(x.dtype) * w
+compiled, size = wisp.compile(norm), 2 * x.numel()
+for step in range(3):
+    x.grad = w.grad = None
+    before = wisp.cuda.memory_allocated()
+    y = compiled()
+    kept = wisp.cuda.memory_allocated() - before
+    y.backward(g)
+    del y
+assert kept < 1.1 * size, (kept, size)
+"""
+
+
 # What is kept back goes as a graph once it was seen, whose arguments are changed where they differ; asking for a value sends it.
 REPLAYS = """
 import ctypes, os, wisp
@@ -465,6 +485,7 @@ for i, (ours, theirs, expected) in enumerate(cases):
         "REPLAYS",
         "EARLY",
         "FUSED",
+        "PEAKS",
         "LOSSES",
         "SLICES",
     ],

@@ -15,9 +15,11 @@
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
-constexpr int64_t block = 64;        // columns that one thread solves at a time
-constexpr int64_t narrow_panel = 8;  // columns that are eliminated one by one
-constexpr int64_t tiny = 8;          // up to here a batch is solved by lanes
+constexpr int64_t block = 64;         // columns that one thread solves at a time
+constexpr int64_t narrow_panel = 8;   // columns that are eliminated one by one
+constexpr int64_t small_matrix = 16;  // whose columns are, too: the last pivot of a singular one then is what rounding left of it, as in
+                                      // PyTorch, where a product that is rounded before it is subtracted would often leave exactly 0
+constexpr int64_t tiny = 8;           // up to here a batch is solved by lanes
 
 // Over the units of some work, about `flops` each, in several threads if that pays.
 template <class Body> void over(int64_t units, double flops, Body&& body) {
@@ -212,7 +214,7 @@ template <class T> void lu_update(int64_t m, int64_t done, const T* a, int64_t s
 
 // m >= n.
 template <class T> void lu_columns(int64_t m, int64_t n, T* a, int64_t stride, int32_t* pivots, int32_t* info) {
-    if (n <= narrow_panel) return lu_panel(m, n, a, stride, pivots, info);
+    if (n <= (m <= small_matrix ? small_matrix : narrow_panel)) return lu_panel(m, n, a, stride, pivots, info);
     const int64_t left = n >= 2 * block ? n / 2 / block * block : most(narrow_panel, n / 2 / narrow_panel * narrow_panel);
     T* const right = a + left * stride;
     lu_columns(m, left, a, stride, pivots, info);

@@ -278,7 +278,7 @@ def test_parts_of_a_compiler_refuse_when_they_are_called():
 
 
 def test_timers_take_indented_statements():
-    from wisp.utils.benchmark import Timer
+    from wisp.utils.benchmark import Language, Timer
 
     seen = []
     timer = Timer(
@@ -293,6 +293,9 @@ def test_timers_take_indented_statements():
     )
     timer.timeit(2)
     assert set(seen) == {3}
+    assert Timer("x", globals={"x": 1}, language=Language.PYTHON).timeit(1).number_per_run == 1
+    with pytest.raises(NotImplementedError, match="statements are Python"):
+        Timer("1 + 1;", language=Language.CPP)
 
 
 def test_loops_are_found_by_the_modules_of_their_names():

@@ -1,11 +1,23 @@
 """Timing of statements: `Timer(...).timeit()`, `blocked_autorange()`."""
 
+import enum as _enum
 import statistics as _statistics
 import textwrap as _textwrap
 import timeit as _timeit
 
-__all__ = ["Compare", "Measurement", "Timer", "timer"]
+__all__ = ["Compare", "Language", "Measurement", "Timer", "timer"]
 timer = _timeit.default_timer
+
+
+class Language(_enum.Enum):
+    """What a statement is written in: of a `Timer`, Python.
+
+    >>> wisp.utils.benchmark.Timer("1 + 1", language=wisp.utils.benchmark.Language.PYTHON).timeit(2).number_per_run
+    2
+    """
+
+    PYTHON = 0
+    CPP = 1
 
 
 class Measurement:
@@ -74,6 +86,8 @@ class Timer:
     ):
         import wisp
 
+        if language not in (Language.PYTHON, "py", "python"):
+            raise NotImplementedError(f"Timer: language={language!r}: statements are Python; programs in C++ are timed by their own")
         names = {"torch": wisp, "wisp": wisp, **(globals or {})}
         stmt, setup = (_textwrap.dedent(text).strip() if isinstance(text, str) else text for text in (stmt, setup))
         self._timer = _timeit.Timer(stmt, setup, timer, names)

@@ -211,20 +211,46 @@ void save(Node& node, const Tensor& t, bool written = false);
 Edge gradient_edge(const Tensor& t);
 void set_history(const Tensor& t, Node* node, uint32_t output);  // takes a new reference
 
+template <class Closure> void apply_closure(Backward& bw) {
+    if constexpr (sizeof(Closure) <= sizeof(Node::closure)) (*reinterpret_cast<Closure*>(bw.node.closure))(bw);
+    else (**reinterpret_cast<Closure**>(bw.node.closure))(bw);
+}
+// Closures that tell what they hold (told.h), by the function that calls them.
+struct Telling;
+bool enter_telling(void (*apply)(Backward&), void (*tell)(const Node&, Telling&));
+template <class Closure> struct TellingClosure {
+    static void tell(const Node& node, Telling& t) {
+        if constexpr (sizeof(Closure) <= sizeof(Node::closure)) reinterpret_cast<const Closure*>(node.closure)->tell(t);
+        else (*reinterpret_cast<Closure* const*>(node.closure))->tell(t);
+    }
+    static inline const bool entered = enter_telling(&apply_closure<Closure>, &tell);  // before main
+};
+
+// What is given is the closure, or makes it.
+template <class F> struct ClosureOf {
+    using type = F;
+};
+template <class F>
+    requires requires { typename F::Closure; }
+struct ClosureOf<F> {
+    using type = typename F::Closure;
+};
+
 template <class F> void set_closure(Node& node, F&& f) {
-    using Closure = std::decay_t<F>;
+    using Closure = typename ClosureOf<std::decay_t<F>>::type;
+    if constexpr (requires { &Closure::tell; }) (void)&TellingClosure<Closure>::entered;
     if constexpr (requires { Closure::batched_edges; }) node.batched_edges = Closure::batched_edges;
     if constexpr (requires { Closure::adds_part; }) node.adds_part = Closure::adds_part;
     if constexpr (requires { Closure::pointwise; }) node.pointwise = Closure::pointwise;
     if constexpr (sizeof(Closure) <= sizeof(Node::closure)) {
         new (node.closure) Closure(std::forward<F>(f));
-        node.apply = [](Backward& bw) { (*reinterpret_cast<Closure*>(bw.node.closure))(bw); };
+        node.apply = &apply_closure<Closure>;
         if constexpr (!std::is_trivially_destructible_v<Closure>)
             node.destroy_closure = [](Node& n) { reinterpret_cast<Closure*>(n.closure)->~Closure(); };
     } else {
         auto* heap = new Closure(std::forward<F>(f));
         *reinterpret_cast<Closure**>(node.closure) = heap;
-        node.apply = [](Backward& bw) { (**reinterpret_cast<Closure**>(bw.node.closure))(bw); };
+        node.apply = &apply_closure<Closure>;
         node.destroy_closure = [](Node& n) { delete *reinterpret_cast<Closure**>(n.closure); };
     }
 }

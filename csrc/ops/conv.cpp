@@ -5,6 +5,7 @@
 // order need nothing else. A transposed convolution is I with its input in the place of the gradient.
 #include "conv.h"
 
+#include "../autograd/told.h"
 #include "../compile/tape.h"
 #include "../kernels/conv.h"
 #include "../python/registry.h"
@@ -119,33 +120,39 @@ bool small_gradients(Backward& bw, const ConvGeometry& g, const Tensor& grad) {
 Tensor conv_output(const ConvGeometry& g, const Tensor& input, const Tensor& weight, const Tensor& bias) {
     const Tensor out = compute(Product::output, g, input, weight, bias);
     if (needs_grad(input, weight, bias))
-        record(out, "ConvolutionBackward0", {input, weight, bias}, {input, weight}, [g](Backward& bw) {
-            // The layout is changed once for all three.
-            const bool keep = bw.grad().device().type != DeviceType::meta && kernels::conv().any_float;
-            const bool turned = !bw.create_graph && is_turned_product(g, bw.grad(), bw.saved(1));
-            const Tensor grad = turned ? turned_gradient(bw.grad())
-                                : keep ? contiguous(bw.grad(), format_of(bw.saved(0)))
-                                       : contiguous(bw.grad());
-            // the input's gradient last: it is what the next node reads
-            if (bw.needs(1) && bw.needs(2) && small_gradients(bw, g, grad)) {
-                if (bw.needs(0)) bw.set(0, conv_input(g, grad, bw.saved(1), {}));
-                return;
-            }
-            if (bw.needs(2)) bw.set(2, bias_grad(g, grad, false, bw.create_graph));
-            if (bw.needs(1)) bw.set(1, conv_weight(g, conjugate(bw.saved(0)), grad));
-            if (bw.needs(0)) bw.set(0, conv_input(g, grad, conjugate(bw.saved(1)), {}));
-        });
+        record(out, "ConvolutionBackward0", {input, weight, bias}, {input, weight},
+               told<"groups transposed | input weight">(
+                   [g](Backward& bw) {
+                       // The layout is changed once for all three.
+                       const bool keep = bw.grad().device().type != DeviceType::meta && kernels::conv().any_float;
+                       const bool turned = !bw.create_graph && is_turned_product(g, bw.grad(), bw.saved(1));
+                       const Tensor grad = turned ? turned_gradient(bw.grad())
+                                           : keep ? contiguous(bw.grad(), format_of(bw.saved(0)))
+                                                  : contiguous(bw.grad());
+                       // the input's gradient last: it is what the next node reads
+                       if (bw.needs(1) && bw.needs(2) && small_gradients(bw, g, grad)) {
+                           if (bw.needs(0)) bw.set(0, conv_input(g, grad, bw.saved(1), {}));
+                           return;
+                       }
+                       if (bw.needs(2)) bw.set(2, bias_grad(g, grad, false, bw.create_graph));
+                       if (bw.needs(1)) bw.set(1, conv_weight(g, conjugate(bw.saved(0)), grad));
+                       if (bw.needs(0)) bw.set(0, conv_input(g, grad, conjugate(bw.saved(1)), {}));
+                   },
+                   g.shape.groups, false));
     return out;
 }
 
 Tensor conv_input(const ConvGeometry& g, const Tensor& grad, const Tensor& weight, const Tensor& bias) {
     const Tensor out = compute(Product::input, g, grad, weight, bias);
     if (needs_grad(grad, weight, bias))
-        record(out, "ConvolutionBackward0", {grad, weight, bias}, {grad, weight}, [g](Backward& bw) {
-            if (bw.needs(0)) bw.set(0, conv_output(g, bw.grad(), conjugate(bw.saved(1)), {}));
-            if (bw.needs(1)) bw.set(1, conv_weight(g, bw.grad(), conjugate(bw.saved(0))));
-            if (bw.needs(2)) bw.set(2, bias_grad(g, bw.grad(), true, bw.create_graph));
-        });
+        record(out, "ConvolutionBackward0", {grad, weight, bias}, {grad, weight},
+               told<"groups transposed | input weight">(
+                   [g](Backward& bw) {
+                       if (bw.needs(0)) bw.set(0, conv_output(g, bw.grad(), conjugate(bw.saved(1)), {}));
+                       if (bw.needs(1)) bw.set(1, conv_weight(g, bw.grad(), conjugate(bw.saved(0))));
+                       if (bw.needs(2)) bw.set(2, bias_grad(g, bw.grad(), true, bw.create_graph));
+                   },
+                   g.shape.groups, true));
     return out;
 }
 

@@ -1,6 +1,7 @@
 // Front doors of embedding and embedding_bag.
 #include "../kernels/embedding.h"
 
+#include "../autograd/told.h"
 #include "../kernels/index.h"
 #include "../python/registry.h"
 #include "fused.h"
@@ -62,9 +63,12 @@ Tensor embedding_rows(const Tensor& weight, const Tensor& index, int64_t padding
                                     weight.size(1) * weight.item_size());
     }
     if (needs_grad(weight))
-        record(y, "EmbeddingBackward0", {weight}, {i}, [rows = weight.size(0), padding, by_count](Backward& bw) {
-            bw.set(0, table_gradient(bw.grad(), bw.saved(0), rows, padding, by_count));
-        });
+        record(y, "EmbeddingBackward0", {weight}, {i},
+               told<"padding_idx scale_grad_by_freq sparse weight_sym_argsize_0 | indices">(
+                   [rows = weight.size(0), padding, by_count](Backward& bw) {
+                       bw.set(0, table_gradient(bw.grad(), bw.saved(0), rows, padding, by_count));
+                   },
+                   padding, by_count, false, weight.size(0)));
     return y;
 }
 

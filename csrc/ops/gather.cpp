@@ -6,6 +6,7 @@
 
 #include "gather.h"
 
+#include "../autograd/told.h"
 #include "../autograd/whole.h"
 #include "../kernels/index.h"
 #include "../core/threads.h"
@@ -116,9 +117,12 @@ Tensor gather(const Tensor& x, int64_t dim, const Tensor& given) {
     check_shapes("gather", x, dim, index, Tensor());
     Tensor y = gather_values(x, dim, index, false);
     if (needs_grad(x))
-        record(y, "GatherBackward0", {x}, {index}, [sizes = x.sizes(), dim](Backward& bw) {
-            bw.set(0, scatter_sum(zeros(sizes, bw.grad().dtype()), dim, bw.saved(0), bw.grad(), true));  // zeros of its own
-        });
+        record(y, "GatherBackward0", {x}, {index},
+               told<"dim sparse_grad self_sym_sizes | index">(
+                   [sizes = x.sizes(), dim](Backward& bw) {
+                       bw.set(0, scatter_sum(zeros(sizes, bw.grad().dtype()), dim, bw.saved(0), bw.grad(), true));  // zeros of its own
+                   },
+                   dim, false));
     return y;
 }
 
@@ -294,10 +298,12 @@ Tensor scatter_reduce(const Tensor& x, int64_t dim, const Tensor& given, const T
     Tensor y = scatter_reduce_plain(x, dim, index, source, how, include_self);
     if (is_differentiable(x.dtype()) && needs_grad(x, source))
         record(y, "ScatterReduceBackward0", {x, source}, {index, x, source, y},
-               [dim, how, include_self, empty = index.numel() == 0](Backward& bw) {
-                   if (!empty) return scatter_reduce_gradient(bw, dim, how, include_self);
-                   if (bw.needs(0)) bw.set(0, bw.grad());
-               });
+               told<"dim include_self | index self src result">(
+                   [dim, how, include_self, empty = index.numel() == 0](Backward& bw) {
+                       if (!empty) return scatter_reduce_gradient(bw, dim, how, include_self);
+                       if (bw.needs(0)) bw.set(0, bw.grad());
+                   },
+                   dim, include_self));
     return y;
 }
 
@@ -384,9 +390,12 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& given) {
         take_slices(y, dim, x, x.dim() ? 1 : 0, offsets, n);
     }
     if (needs_grad(x))
-        record(y, "IndexSelectBackward0", {x}, {index}, [sizes = x.sizes(), dim](Backward& bw) {
-            bw.set(0, index_add_any(zeros(sizes, bw.grad().dtype()), dim, bw.saved(0), bw.grad(), Scalar(1), true));
-        });
+        record(y, "IndexSelectBackward0", {x}, {index},
+               told<"dim self_sym_sizes | index">(
+                   [sizes = x.sizes(), dim](Backward& bw) {
+                       bw.set(0, index_add_any(zeros(sizes, bw.grad().dtype()), dim, bw.saved(0), bw.grad(), Scalar(1), true));
+                   },
+                   dim));
     return y;
 }
 

@@ -1,6 +1,7 @@
 // Advanced indexing: picking and writing slices at the positions that index tensors give.
 #include "index.h"
 
+#include "../autograd/told.h"
 #include "../core/dense_order.h"
 #include "../kernels/index.h"
 #include "gather.h"
@@ -186,12 +187,12 @@ Tensor index(const Tensor& t, const TensorList& indices) {
     if (needs_grad(t)) {
         TensorList saved = indices;
         record_many(spanned({r}), "IndexBackward0", spanned({t}), spanned(saved),
-                    [own = t.sizes(), count = int(saved.size())](Backward& bw) {
+                    told<"self_sym_sizes | indices*">([own = t.sizes(), count = int(saved.size())](Backward& bw) {
                         TensorList list;
                         for (int i = 0; i < count; i++) list.push_back(bw.saved(i));
                         Tensor z = zeros(own, bw.grad().dtype());
                         bw.set(0, index_put_(z, list, bw.grad(), true));
-                    });
+                    }));
     }
     return r;
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "../autograd/told.h"
 #include "../autograd/whole.h"
 #include "../compile/tape.h"
 #include "../core/threads.h"
@@ -132,17 +133,21 @@ Tensor cat(const TensorList& given, int64_t dim, Out out) {
     }
     if (is_differentiable(dtype) && any_needs_grad(given)) {
         const Tensor results[] = {y};
-        record_many(results, "CatBackward0", spanned(given), {}, [dim, lengths](Backward& bw) {
-            int64_t at = 0;
-            for (int64_t k = 0; k < lengths.size(); k++) {
-                const int64_t n = lengths[k];
-                if (bw.needs(int(k)))
-                    bw.set(int(k), n == 0 && bw.node.next[k].node && bw.node.next[k].node->outputs[bw.node.next[k].number].sizes.size() == 1
-                                       ? zeros({0}, bw.grad().dtype())
-                                       : narrow(bw.grad(), dim, at, n));
-                at += n;
-            }
-        });
+        record_many(results, "CatBackward0", spanned(given), {},
+                    told<"dim">(
+                        [lengths](Backward& bw, int64_t dim) {
+                            int64_t at = 0;
+                            for (int64_t k = 0; k < lengths.size(); k++) {
+                                const int64_t n = lengths[k];
+                                if (bw.needs(int(k)))
+                                    bw.set(int(k), n == 0 && bw.node.next[k].node &&
+                                                           bw.node.next[k].node->outputs[bw.node.next[k].number].sizes.size() == 1
+                                                       ? zeros({0}, bw.grad().dtype())
+                                                       : narrow(bw.grad(), dim, at, n));
+                                at += n;
+                            }
+                        },
+                        dim));
     }
     return y;
 }
@@ -159,10 +164,13 @@ Tensor stack(const TensorList& given, int64_t dim, Out out) {
     }
     Tensor y = cat(parts, dim, out);
     if (is_differentiable(y.dtype()) && any_needs_grad(given))
-        record_many({&y, 1}, "StackBackward0", spanned(given), {}, [dim, n = given.size()](Backward& bw) {
-            for (int64_t k = 0; k < n; k++)
-                if (bw.needs(int(k))) bw.set(int(k), select(bw.grad(), dim, k));
-        });
+        record_many({&y, 1}, "StackBackward0", spanned(given), {},
+                    told<"dim">(
+                        [n = given.size()](Backward& bw, int64_t dim) {
+                            for (int64_t k = 0; k < n; k++)
+                                if (bw.needs(int(k))) bw.set(int(k), select(bw.grad(), dim, k));
+                        },
+                        dim));
     return y;
 }
 
@@ -249,7 +257,7 @@ Tensor flip(const Tensor& x, const Dims& given) {
         reversed.strides[d] = -reversed.strides[d];
     }
     if (x.numel()) copy_values(y, alias(x, reversed));
-    if (needs_grad(x)) record(y, "FlipBackward0", {x}, {}, [dims](Backward& bw) { bw.set(0, flip(bw.grad(), dims)); });
+    if (needs_grad(x)) record(y, "FlipBackward0", {x}, {}, told<"dims">([dims](Backward& bw) { bw.set(0, flip(bw.grad(), dims)); }, dims));
     return y;
 }
 
@@ -277,11 +285,14 @@ static Tensor roll(const Tensor& x, const Dims& shifts, const Dims& dims) {
         y = rolled(x, shifts, dims);
     }
     if (needs_grad(x))
-        record(y, "RollBackward0", {x}, {}, [shifts, dims](Backward& bw) {
-            Dims back = shifts;
-            for (int64_t& n : back) n = -n;
-            bw.set(0, roll(bw.grad(), back, dims));
-        });
+        record(y, "RollBackward0", {x}, {},
+               told<"shifts dims">(
+                   [shifts, dims](Backward& bw) {
+                       Dims back = shifts;
+                       for (int64_t& n : back) n = -n;
+                       bw.set(0, roll(bw.grad(), back, dims));
+                   },
+                   shifts, dims));
     return y;
 }
 
@@ -325,11 +336,14 @@ static Tensor repeat(const Tensor& x, const Dims& times) {
         if (y.storage() == x.storage()) y = clone(y);
     }
     if (needs_grad(x))
-        record(y, "RepeatBackward0", {x}, {}, [spread, own = x.sizes()](Backward& bw) {
-            Dims copies;
-            for (int64_t i = 0; i < spread.size(); i += 2) copies.push_back(i);
-            bw.set(0, reshape(sum(reshape(bw.grad(), spread), copies), own));
-        });
+        record(y, "RepeatBackward0", {x}, {},
+               told<"repeats self_sym_sizes">(
+                   [spread, own = x.sizes()](Backward& bw) {
+                       Dims copies;
+                       for (int64_t i = 0; i < spread.size(); i += 2) copies.push_back(i);
+                       bw.set(0, reshape(sum(reshape(bw.grad(), spread), copies), own));
+                   },
+                   times));
     return y;
 }
 
@@ -399,7 +413,7 @@ Tensor triangle(const Tensor& x, int64_t diagonal, bool upper) {
     }
     if (needs_grad(x))
         record(y, upper ? "TriuBackward0" : "TrilBackward0", {x}, {},
-               [diagonal, upper](Backward& bw) { bw.set(0, triangle(bw.grad(), diagonal, upper)); });
+               told<"diagonal">([diagonal, upper](Backward& bw) { bw.set(0, triangle(bw.grad(), diagonal, upper)); }, diagonal));
     return y;
 }
 

@@ -1,6 +1,7 @@
 // Front doors of the losses: cross_entropy and nll_loss with their own kernels, the others as formulas.
 #include "../kernels/loss.h"
 
+#include "../autograd/told.h"
 #include "../kernels/pointwise_call.h"
 #include "../kernels/reduce.h"
 #include "../autograd/whole.h"
@@ -189,26 +190,27 @@ Tensor class_loss(const Tensor& x, const Tensor& target_, const Tensor& weight, 
     if (recording) {
         TensorList saved{x, target, kept.memory};
         if (w) saved.push_back(w);
-        record_many({&result, 1}, node_name(x), {&x, 1}, spanned(saved), [kind](Backward& bw) {
-            const Tensor g = bw.grad(), x = bw.saved(0), target = bw.saved(1), weight = bw.node.saved.size() > 3 ? bw.saved(3) : Tensor();
-            const Kept kept(bw.saved(2), kind.reduction == Reduction::mean, kind.entropy);
-            if (needs_grad(g, x)) return bw.set(0, differentiable_gradient(kind, g, x, target, weight, kept));
-            const Tensor grad = kernel_input(g, compute_dtype(x.dtype())), in = kernel_input(x);
-            Tensor dx = empty(x.sizes(), x.dtype());
-            // Its gradient is mostly rounded to halves again, and better never made in floats.
-            if (const Tensor halves = halves_of(kind, in, weight)) {
-                const kernels::ProgramStep step =
-                    compile::loss_step(loss_args(kind, in, target, weight), kind.reduction != Reduction::none, kept.has_total);
-                const Arg operands[] = {Arg(halves), Arg(target), Arg(kept.memory), Arg(grad)};
-                if (compile::note(dx, step, operands, 4)) return bw.set(0, dx);
-            }
-            {
-                Unlocked unlocked(x.numel());
-                kernels::loss().backward(loss_args(kind, in, target, weight), kept.lse(), grad.device_data(),
-                                         kind.reduction != Reduction::none, kept.total(), dx.device_data());
-            }
-            bw.set(0, dx);
-        });
+        record_many({&result, 1}, node_name(x), {&x, 1}, spanned(saved), told<"| self target - weight">([kind](Backward& bw) {
+                        const Tensor g = bw.grad(), x = bw.saved(0), target = bw.saved(1),
+                                     weight = bw.node.saved.size() > 3 ? bw.saved(3) : Tensor();
+                        const Kept kept(bw.saved(2), kind.reduction == Reduction::mean, kind.entropy);
+                        if (needs_grad(g, x)) return bw.set(0, differentiable_gradient(kind, g, x, target, weight, kept));
+                        const Tensor grad = kernel_input(g, compute_dtype(x.dtype())), in = kernel_input(x);
+                        Tensor dx = empty(x.sizes(), x.dtype());
+                        // Its gradient is mostly rounded to halves again, and better never made in floats.
+                        if (const Tensor halves = halves_of(kind, in, weight)) {
+                            const kernels::ProgramStep step =
+                                compile::loss_step(loss_args(kind, in, target, weight), kind.reduction != Reduction::none, kept.has_total);
+                            const Arg operands[] = {Arg(halves), Arg(target), Arg(kept.memory), Arg(grad)};
+                            if (compile::note(dx, step, operands, 4)) return bw.set(0, dx);
+                        }
+                        {
+                            Unlocked unlocked(x.numel());
+                            kernels::loss().backward(loss_args(kind, in, target, weight), kept.lse(), grad.device_data(),
+                                                     kind.reduction != Reduction::none, kept.total(), dx.device_data());
+                        }
+                        bw.set(0, dx);
+                    }));
     }
     return result;
 }
@@ -295,12 +297,14 @@ Tensor row_loss(Pointwise op, const Tensor& x, const Tensor& target, Reduction r
     }
     if (!needs_grad(x, target)) return result;
     record(result, name ? name : pointwise_info(op).grad_name.c_str(), {x, target}, {x, target},
-           [op, params, r, sizes, n = product(sizes)](Backward& bw) {
-               const Tensor abcy[4] = {bw.saved(0), bw.saved(1), {}, {}};
-               const Tensor g = expand(r == Reduction::mean ? bw.grad() / Scalar(double(n)) : bw.grad(), sizes);
-               for (int i = 0; i < 2; i++)
-                   if (bw.needs(i)) bw.set(i, pointwise_gradient(op, i, g, abcy, params, bw.create_graph));
-           });
+           told<"reduction | self target">(
+               [op, params, r, sizes, n = product(sizes)](Backward& bw) {
+                   const Tensor abcy[4] = {bw.saved(0), bw.saved(1), {}, {}};
+                   const Tensor g = expand(r == Reduction::mean ? bw.grad() / Scalar(double(n)) : bw.grad(), sizes);
+                   for (int i = 0; i < 2; i++)
+                       if (bw.needs(i)) bw.set(i, pointwise_gradient(op, i, g, abcy, params, bw.create_graph));
+               },
+               int64_t(r)));
     return result;
 }
 
@@ -372,13 +376,16 @@ Tensor binary_cross_entropy(const Tensor& x, const Tensor& target, const Tensor&
         result = reduced(weight ? losses * weight : losses, r);
     }
     if (needs_grad(x, target))
-        record(result, "BinaryCrossEntropyBackward0", {x, target}, {x, target, weight}, [r, n = losses.numel()](Backward& bw) {
-            const Tensor x = bw.saved(0), target = bw.saved(1), weight = bw.saved(2);
-            Tensor g = r == Reduction::mean ? bw.grad() / Scalar(double(n)) : bw.grad();
-            if (weight) g = g * weight;
-            if (bw.needs(0)) bw.set(0, g * (x - target) / clamp_least((Scalar(1.0) - x) * x, 1e-12));
-            if (bw.needs(1)) bw.set(1, g * (log1p(-x) - log(x)));
-        });
+        record(result, "BinaryCrossEntropyBackward0", {x, target}, {x, target, weight},
+               told<"reduction | self target weight">(
+                   [r, n = losses.numel()](Backward& bw) {
+                       const Tensor x = bw.saved(0), target = bw.saved(1), weight = bw.saved(2);
+                       Tensor g = r == Reduction::mean ? bw.grad() / Scalar(double(n)) : bw.grad();
+                       if (weight) g = g * weight;
+                       if (bw.needs(0)) bw.set(0, g * (x - target) / clamp_least((Scalar(1.0) - x) * x, 1e-12));
+                       if (bw.needs(1)) bw.set(1, g * (log1p(-x) - log(x)));
+                   },
+                   int64_t(r)));
     return result;
 }
 

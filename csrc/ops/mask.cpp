@@ -1,4 +1,5 @@
 // Front doors of masks and nonzero, and those made of advanced indexing: take, put, index_put, one_hot.
+#include "../autograd/told.h"
 #include "../autograd/whole.h"
 #include "../kernels/index.h"
 #include "../python/registry.h"
@@ -120,8 +121,8 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Arg& given) {
     const Tensor value = filler(x, mask, given);
     Tensor y = filled(x, mask, value);
     if (!is_differentiable(y.dtype()) || !needs_grad(x, value)) return y;
-    if (given.tensor) record(y, "MaskedFillBackward1", {x, value}, {mask}, masked_fill_gradient);
-    else record(y, "MaskedFillBackward0", {x}, {mask}, masked_fill_gradient);
+    if (given.tensor) record(y, "MaskedFillBackward1", {x, value}, {mask}, told<"| mask">([](Backward& bw) { masked_fill_gradient(bw); }));
+    else record(y, "MaskedFillBackward0", {x}, {mask}, told<"| mask">([](Backward& bw) { masked_fill_gradient(bw); }));
     return y;
 }
 Tensor masked_fill_(const Tensor& self, const Tensor& mask, const Arg& given) {

@@ -3,6 +3,7 @@
 
 #include "matmul.h"
 
+#include "../autograd/told.h"
 #include "../autograd/whole.h"
 #include "../kernels/gemm.h"
 #include "../python/registry.h"
@@ -225,10 +226,10 @@ Tensor product(const Tensor& a, MatrixForm form_a, const Tensor& b, MatrixForm f
     multiply(out, a, form_a, b, form_b);
     if (needs_grad(a, b))
         record(out, name, {a, b}, {wants_grad(b) ? a : Tensor(), wants_grad(a) ? b : Tensor()},
-               batched<1>([form_a, form_b, one_right = b.dim() == 2](Backward& bw) {
+               told<"| self mat2">(batched<1>([form_a, form_b, one_right = b.dim() == 2](Backward& bw) {
                    if (bw.needs(0)) bw.set(0, gradient_of_left(bw.grad(), form_a, bw.saved(1), form_b));
                    if (bw.needs(1)) bw.set(1, gradient_of_right(bw.grad(), bw.saved(0), form_a, form_b, one_right));
-               }));
+               })));
     return out;
 }
 
@@ -252,7 +253,7 @@ static Tensor times_vector(const Tensor& matrix, MatrixForm form, const Tensor& 
     multiply(as_column(out), matrix, form, as_column(vector), {});
     if (needs_grad(matrix, vector))
         record(out, "MvBackward0", {matrix, vector}, {wants_grad(vector) ? matrix : Tensor(), wants_grad(matrix) ? vector : Tensor()},
-               batched<2>([form](Backward& bw) {
+               told<"| self vec">(batched<2>([form](Backward& bw) {
                    const Tensor& g = bw.grad();
                    const bool complex = is_complex(g.dtype());
                    if (bw.needs(0)) {
@@ -264,7 +265,7 @@ static Tensor times_vector(const Tensor& matrix, MatrixForm form, const Tensor& 
                    if (!bw.needs(1)) return;
                    if (bw.batch) bw.set(1, product(g, {}, bw.saved(0), {form.transposed, complex && !form.conjugated}));
                    else bw.set(1, times_vector(bw.saved(0), {!form.transposed, complex && !form.conjugated}, g));
-               }));
+               })));
     return out;
 }
 
@@ -313,10 +314,11 @@ Tensor dot(const Tensor& a, const Tensor& b) {
     check_vectors("dot", a, b);
     Tensor out = dot_product(a, false, b);
     if (needs_grad(a, b))
-        record(out, "DotBackward0", {a, b}, {wants_grad(b) ? a : Tensor(), wants_grad(a) ? b : Tensor()}, [](Backward& bw) {
-            if (bw.needs(0)) bw.set(0, bw.grad() * conj(bw.saved(1)));
-            if (bw.needs(1)) bw.set(1, bw.grad() * conj(bw.saved(0)));
-        });
+        record(out, "DotBackward0", {a, b}, {wants_grad(b) ? a : Tensor(), wants_grad(a) ? b : Tensor()},
+               told<"| self tensor">([](Backward& bw) {
+                   if (bw.needs(0)) bw.set(0, bw.grad() * conj(bw.saved(1)));
+                   if (bw.needs(1)) bw.set(1, bw.grad() * conj(bw.saved(0)));
+               }));
     return out;
 }
 
@@ -324,10 +326,11 @@ Tensor vdot(const Tensor& a, const Tensor& b) {
     check_vectors("vdot", a, b);
     Tensor out = dot_product(a, is_complex(a.dtype()), b);
     if (needs_grad(a, b))
-        record(out, "VdotBackward0", {a, b}, {wants_grad(b) ? a : Tensor(), wants_grad(a) ? b : Tensor()}, [](Backward& bw) {
-            if (bw.needs(0)) bw.set(0, conj(bw.grad()) * bw.saved(1));
-            if (bw.needs(1)) bw.set(1, bw.grad() * bw.saved(0));
-        });
+        record(out, "VdotBackward0", {a, b}, {wants_grad(b) ? a : Tensor(), wants_grad(a) ? b : Tensor()},
+               told<"| self other">([](Backward& bw) {
+                   if (bw.needs(0)) bw.set(0, conj(bw.grad()) * bw.saved(1));
+                   if (bw.needs(1)) bw.set(1, bw.grad() * bw.saved(0));
+               }));
     return out;
 }
 
@@ -376,12 +379,14 @@ static Tensor add_product(const Tensor& input, const Tensor& a, const Tensor& b,
     multiply(out, a, {}, b, {}, beta == 0. ? Tensor() : input, &alpha, &beta);
     if (needs_grad(input, a, b))
         record(out, name, {input, a, b}, {wants_grad(b) ? a : Tensor(), wants_grad(a) ? b : Tensor()},
-               batched<3>([alpha = conjugate(alpha), beta = conjugate(beta)](Backward& bw) {
-                   const Tensor& g = bw.grad();
-                   if (bw.needs(0)) bw.set(0, scaled(g, beta));
-                   if (bw.needs(1)) bw.set(1, scaled(gradient_of_left(g, {}, bw.saved(1), {}), alpha));
-                   if (bw.needs(2)) bw.set(2, scaled(gradient_of_right(g, bw.saved(0), {}, {}, false), alpha));
-               }));
+               told<"alpha beta | mat1 mat2">(batched<3>([alpha = conjugate(alpha), beta = conjugate(beta)](Backward& bw) {
+                                                  const Tensor& g = bw.grad();
+                                                  if (bw.needs(0)) bw.set(0, scaled(g, beta));
+                                                  if (bw.needs(1)) bw.set(1, scaled(gradient_of_left(g, {}, bw.saved(1), {}), alpha));
+                                                  if (bw.needs(2))
+                                                      bw.set(2, scaled(gradient_of_right(g, bw.saved(0), {}, {}, false), alpha));
+                                              }),
+                                              alpha, beta));
     return out;
 }
 
@@ -435,12 +440,14 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scala
     if (a.size(0) == 0) copy_values(out, expanded(scaled(detach(input), beta), out.sizes()));
     if (needs_grad(input, a, b))
         record(out, "AddbmmBackward0", {input, a, b}, {wants_grad(b) ? a : Tensor(), wants_grad(a) ? b : Tensor()},
-               [alpha = conjugate(alpha), beta = conjugate(beta)](Backward& bw) {
-                   const Tensor g = unsqueeze(bw.grad(), 0);
-                   if (bw.needs(0)) bw.set(0, scaled(bw.grad(), beta));
-                   if (bw.needs(1)) bw.set(1, scaled(gradient_of_left(g, {}, bw.saved(1), {}), alpha));
-                   if (bw.needs(2)) bw.set(2, scaled(gradient_of_right(g, bw.saved(0), {}, {}, false), alpha));
-               });
+               told<"alpha beta batch1_sym_argsize_0 batch1_sym_argsize_1 batch2_sym_argsize_2 | batch1 batch2">(
+                   [alpha = conjugate(alpha), beta = conjugate(beta)](Backward& bw) {
+                       const Tensor g = unsqueeze(bw.grad(), 0);
+                       if (bw.needs(0)) bw.set(0, scaled(bw.grad(), beta));
+                       if (bw.needs(1)) bw.set(1, scaled(gradient_of_left(g, {}, bw.saved(1), {}), alpha));
+                       if (bw.needs(2)) bw.set(2, scaled(gradient_of_right(g, bw.saved(0), {}, {}, false), alpha));
+                   },
+                   alpha, beta, a.size(0), a.size(1), b.size(2)));
     return out;
 }
 
@@ -476,12 +483,14 @@ Tensor addmv(const Tensor& input, const Tensor& matrix, const Tensor& vector, co
     if (needs_grad(input, matrix, vector))
         record(y, "AddmvBackward0", {input, matrix, vector},
                {wants_grad(vector) ? matrix : Tensor(), wants_grad(matrix) ? vector : Tensor()},
-               [alpha = conjugate(alpha), beta = conjugate(beta)](Backward& bw) {
-                   const Tensor g = bw.grad();
-                   if (bw.needs(0)) bw.set(0, scaled(g, beta));
-                   if (bw.needs(1)) bw.set(1, scaled(outer(g, conj(bw.saved(1))), alpha));
-                   if (bw.needs(2)) bw.set(2, scaled(mv(transpose(conj(bw.saved(0)), 0, 1), g), alpha));
-               });
+               told<"alpha beta | mat vec">(
+                   [alpha = conjugate(alpha), beta = conjugate(beta)](Backward& bw) {
+                       const Tensor g = bw.grad();
+                       if (bw.needs(0)) bw.set(0, scaled(g, beta));
+                       if (bw.needs(1)) bw.set(1, scaled(outer(g, conj(bw.saved(1))), alpha));
+                       if (bw.needs(2)) bw.set(2, scaled(mv(transpose(conj(bw.saved(0)), 0, 1), g), alpha));
+                   },
+                   alpha, beta));
     return y;
 }
 
@@ -583,7 +592,10 @@ Tensor linear(const Tensor& input, const Tensor& weight, const Tensor& bias) {
         };
         if (bias.defined())  // in the order of addmm's arguments, in which hooks of leaves are called
             note("AddmmBackward0", {bias, input, weight},
-                 batched<2>([one_each = bias.dim() == 1 && bias.size(0) == features](Backward& bw) { linear_backward(bw, 1, one_each); }));
+                 told<"alpha beta | mat1">(batched<2>([one_each = bias.dim() == 1 && bias.size(0) == features](Backward& bw) {
+                                               linear_backward(bw, 1, one_each);
+                                           }),
+                                           int64_t(1), int64_t(1)));
         else note("MmBackward0", {input, weight}, batched<1>([](Backward& bw) { linear_backward(bw, 0, false); }));
     }
     return out;

@@ -3,6 +3,7 @@
 // The backward pass is one kernel. Where it must itself be differentiable it is the formula, on tensors.
 #include "../kernels/norm.h"
 
+#include "../autograd/told.h"
 #include "../compile/tape.h"
 
 #include "../python/registry.h"
@@ -137,7 +138,8 @@ LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weig
                centered      ? "NativeLayerNormBackward0"
                : x.is_cuda() ? "FusedRmsNormBackward0"
                              : "MulBackward0",
-               {x, weight, bias}, {x, weight, r.mean, r.rstd}, [start, rows, n, eps, centered](Backward& bw) {
+               {x, weight, bias}, {x, weight, r.mean, r.rstd},
+               told<"| input weight result1 result2">([start, rows, n, eps, centered](Backward& bw) {
                    const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1);
                    if (needs_grad(g, x, weight)) {
                        const Gradients inner = through_statistics(weight ? g * weight : g, x, range(start, x.dim()), eps, centered);
@@ -161,7 +163,7 @@ LayerResult layer_norm_of(const Tensor& x, const Dims& shape, const Tensor& weig
                    bw.set(0, dx);
                    bw.set(1, dw);
                    bw.set(2, db);
-               });
+               }));
     return r;
 }
 
@@ -252,29 +254,32 @@ Tensor group_norm_by_factors(const Tensor& x, int64_t groups, const Tensor& weig
     }
     if (needs_grad(x, weight, bias))
         record(y, "NativeGroupNormBackward0", {x, weight, bias}, {x, weight, mean, rstd, scale, shift},
-               [batch, groups, channels, spatial, each, eps, c, w](Backward& bw) {
-                   const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1);
-                   if (needs_grad(g, x, weight)) return group_norm_formula(bw, batch, groups, channels, spatial, eps);
-                   const Tensor mean = bw.saved(2), rstd = bw.saved(3), slope = empty(each, c), shift = empty(each, c);
-                   const Tensor dw = bw.needs(1) ? empty({channels}, w) : Tensor(), db = bw.needs(2) ? empty({channels}, w) : Tensor();
-                   const GroupNormCall call(x, groups, w, weight, {});
-                   const Tensor grad = call.shape.last ? compile::by_channels(g) : kernel_input(g);
-                   kernels::norm().group_norm_gradients(call.shape, g.dtype(), compile::peek(grad), compile::peek(call.in),
-                                                        mean.device_data(), rstd.device_data(), slope.device_data(), shift.device_data(),
-                                                        pointer(dw), pointer(db));
-                   const Tensor scale = bw.saved(4);
-                   if (bw.needs(0) && noting) {
-                       const Params one = params_of(Scalar(1));
-                       bw.set(0, to(pointwise(Pointwise::addcmul, x * slope + shift, g, scale, &one), x.dtype()));
-                   } else if (bw.needs(0)) {
-                       const Tensor dx = empty(x.sizes(), x.dtype());
-                       kernels::norm().group_norm_map_back(call.shape, g.dtype(), grad.device_data(), call.in.device_data(),
-                                                           scale.device_data(), slope.device_data(), shift.device_data(), dx.device_data());
-                       bw.set(0, dx);
-                   }
-                   bw.set(1, dw);
-                   bw.set(2, db);
-               });
+               told<"N C HxW group eps | input weight result1 result2">(
+                   [batch, groups, channels, spatial, each, eps, c, w](Backward& bw) {
+                       const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1);
+                       if (needs_grad(g, x, weight)) return group_norm_formula(bw, batch, groups, channels, spatial, eps);
+                       const Tensor mean = bw.saved(2), rstd = bw.saved(3), slope = empty(each, c), shift = empty(each, c);
+                       const Tensor dw = bw.needs(1) ? empty({channels}, w) : Tensor(), db = bw.needs(2) ? empty({channels}, w) : Tensor();
+                       const GroupNormCall call(x, groups, w, weight, {});
+                       const Tensor grad = call.shape.last ? compile::by_channels(g) : kernel_input(g);
+                       kernels::norm().group_norm_gradients(call.shape, g.dtype(), compile::peek(grad), compile::peek(call.in),
+                                                            mean.device_data(), rstd.device_data(), slope.device_data(),
+                                                            shift.device_data(), pointer(dw), pointer(db));
+                       const Tensor scale = bw.saved(4);
+                       if (bw.needs(0) && noting) {
+                           const Params one = params_of(Scalar(1));
+                           bw.set(0, to(pointwise(Pointwise::addcmul, x * slope + shift, g, scale, &one), x.dtype()));
+                       } else if (bw.needs(0)) {
+                           const Tensor dx = empty(x.sizes(), x.dtype());
+                           kernels::norm().group_norm_map_back(call.shape, g.dtype(), grad.device_data(), call.in.device_data(),
+                                                               scale.device_data(), slope.device_data(), shift.device_data(),
+                                                               dx.device_data());
+                           bw.set(0, dx);
+                       }
+                       bw.set(1, dw);
+                       bw.set(2, db);
+                   },
+                   batch, channels, spatial, groups, eps));
     return y;
 }
 
@@ -316,11 +321,13 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
     if (!x.is_cuda()) y = result_in(y, format_of(x));
     if (needs_grad(x, weight, bias))
         record(y, "NativeGroupNormBackward0", {x, weight, bias}, {x, weight, mean, rstd},
-               [batch, groups, channels, spatial, eps](Backward& bw) {
-                   if (needs_grad(bw.grad(), bw.saved(0), bw.saved(1)))
-                       return group_norm_formula(bw, batch, groups, channels, spatial, eps);
-                   group_norm_backward(bw, batch, groups, channels, spatial);
-               });
+               told<"N C HxW group eps | input weight result1 result2">(
+                   [batch, groups, channels, spatial, eps](Backward& bw) {
+                       if (needs_grad(bw.grad(), bw.saved(0), bw.saved(1)))
+                           return group_norm_formula(bw, batch, groups, channels, spatial, eps);
+                       group_norm_backward(bw, batch, groups, channels, spatial);
+                   },
+                   batch, channels, spatial, groups, eps));
     return y;
 }
 
@@ -407,39 +414,41 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, con
     }
     if (needs_grad(x, weight, bias))
         record(y, "NativeBatchNormBackward0", {x, weight, bias}, {x, weight, mean, rstd},
-               [batch, channels, spatial, eps, training](Backward& bw) {
-                   const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1), mean = bw.saved(2), rstd = bw.saved(3);
-                   if (needs_grad(g, x, weight)) {
-                       const Dims flat_sizes = {batch, channels, spatial};
-                       const Tensor flat = reshape(g, flat_sizes);
-                       const Tensor scaled = weight ? flat * reshape(weight, {channels, 1}) : flat;
-                       Gradients inner;
-                       if (training) {
-                           inner = through_statistics(scaled, reshape(x, flat_sizes), {0, 2}, eps, true);
-                       } else {
-                           const Tensor r = to(reshape(rstd, {channels, 1}), x.dtype());
-                           inner = {scaled * r, (reshape(x, flat_sizes) - to(reshape(mean, {channels, 1}), x.dtype())) * r};
+               told<"eps training | input weight result1 result2">(
+                   [batch, channels, spatial, eps, training](Backward& bw) {
+                       const Tensor g = bw.grad(), x = bw.saved(0), weight = bw.saved(1), mean = bw.saved(2), rstd = bw.saved(3);
+                       if (needs_grad(g, x, weight)) {
+                           const Dims flat_sizes = {batch, channels, spatial};
+                           const Tensor flat = reshape(g, flat_sizes);
+                           const Tensor scaled = weight ? flat * reshape(weight, {channels, 1}) : flat;
+                           Gradients inner;
+                           if (training) {
+                               inner = through_statistics(scaled, reshape(x, flat_sizes), {0, 2}, eps, true);
+                           } else {
+                               const Tensor r = to(reshape(rstd, {channels, 1}), x.dtype());
+                               inner = {scaled * r, (reshape(x, flat_sizes) - to(reshape(mean, {channels, 1}), x.dtype())) * r};
+                           }
+                           if (bw.needs(0)) bw.set(0, reshape(inner.x, x.sizes()));
+                           if (bw.needs(1)) bw.set(1, sum(flat * inner.xhat, {0, 2}));
+                           if (bw.needs(2)) bw.set(2, sum(flat, {0, 2}));
+                           return;
                        }
-                       if (bw.needs(0)) bw.set(0, reshape(inner.x, x.sizes()));
-                       if (bw.needs(1)) bw.set(1, sum(flat * inner.xhat, {0, 2}));
-                       if (bw.needs(2)) bw.set(2, sum(flat, {0, 2}));
-                       return;
-                   }
-                   const BatchNormCall call(x, weight, {});
-                   const DType d = x.dtype(), weights = call.shape.weight_dtype;
-                   const Tensor grad = values_in(to(alias(g), d), call.format), in = values_in(x, call.format);
-                   Tensor dx = bw.needs(0) ? empty_in(x.sizes(), d, call.format) : Tensor();
-                   auto per_channel = [&] { return x.numel() ? empty({channels}, weights) : zeros({channels}, weights); };
-                   Tensor dw = bw.needs(1) ? per_channel() : Tensor(), db = bw.needs(2) ? per_channel() : Tensor();
-                   if (x.numel()) {
-                       Unlocked unlocked(x.numel());
-                       kernels::norm().batch_norm_backward(call.shape, grad.device_data(), in.device_data(), mean.device_data(),
-                                                           rstd.device_data(), pointer(dx), pointer(dw), pointer(db), training);
-                   }
-                   bw.set(0, dx);
-                   bw.set(1, dw);
-                   bw.set(2, db);
-               });
+                       const BatchNormCall call(x, weight, {});
+                       const DType d = x.dtype(), weights = call.shape.weight_dtype;
+                       const Tensor grad = values_in(to(alias(g), d), call.format), in = values_in(x, call.format);
+                       Tensor dx = bw.needs(0) ? empty_in(x.sizes(), d, call.format) : Tensor();
+                       auto per_channel = [&] { return x.numel() ? empty({channels}, weights) : zeros({channels}, weights); };
+                       Tensor dw = bw.needs(1) ? per_channel() : Tensor(), db = bw.needs(2) ? per_channel() : Tensor();
+                       if (x.numel()) {
+                           Unlocked unlocked(x.numel());
+                           kernels::norm().batch_norm_backward(call.shape, grad.device_data(), in.device_data(), mean.device_data(),
+                                                               rstd.device_data(), pointer(dx), pointer(dw), pointer(db), training);
+                       }
+                       bw.set(0, dx);
+                       bw.set(1, dw);
+                       bw.set(2, db);
+                   },
+                   eps, training));
     return y;
 }
 

@@ -1,6 +1,9 @@
 // Front doors of pointwise operators: promotion, result, kernel, gradient. One path for every row of the table.
 #include "pointwise.h"
 
+#include <cstring>
+
+#include "../autograd/told.h"
 #include "../compile/tape.h"
 #include "../core/dense_order.h"
 #include "../core/threads.h"
@@ -294,6 +297,13 @@ struct PointwiseBackward {
             }
             bw.set(edge, pointwise_gradient(op, i, bw.grad(), abcy, params, bw.create_graph));
         }
+    }
+    void tell(Telling& t) const {
+        const bool sub = std::strcmp(t.node.name, "SubBackward0") == 0;
+        if (!sub && std::strcmp(t.node.name, "AddBackward0") != 0) return;
+        const double alpha = op == Pointwise::add_scaled ? (sub ? -params[0].real : params[0].real) : 1;
+        const ToldValue value = alpha == double(int64_t(alpha)) ? ToldValue(int64_t(alpha)) : ToldValue(alpha);
+        t.say("alpha", &value);
     }
 };
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "../autograd/told.h"
 #include "../autograd/whole.h"
 #include "../compile/tape.h"
 #include "../kernels/reduce.h"
@@ -155,10 +156,13 @@ static Tensor sum_masked(const Tensor& x, uint64_t mask, bool keepdim, std::opti
         y = reduce(Reduction::sum, x, mask, keepdim, d, {}, out);
     }
     if (is_differentiable(d) && needs_grad(x))
-        record(y, name, {x}, {}, batched<1>([sizes = x.sizes(), mask, keepdim](Backward& bw) {
-                   bw.set(0, bw.batch ? unreduced(bw.grad(), bw.with_batch(sizes), mask << 1, keepdim)
-                                      : unreduced(bw.grad(), sizes, mask, keepdim));
-               }));
+        record(y, name, {x}, {},
+               told<"dim keepdim self_sym_sizes">(batched<1>([sizes = x.sizes()](Backward& bw, ToldDims dims, bool keepdim) {
+                                                      bw.set(0, bw.batch
+                                                                    ? unreduced(bw.grad(), bw.with_batch(sizes), dims.mask << 1, keepdim)
+                                                                    : unreduced(bw.grad(), sizes, dims.mask, keepdim));
+                                                  }),
+                                                  ToldDims{mask}, keepdim));
     return y;
 }
 
@@ -178,10 +182,14 @@ static Tensor mean_masked(const Tensor& x, uint64_t mask, bool keepdim, std::opt
     arguments.divisor = n;
     Tensor y = reduce(Reduction::sum, x, mask, keepdim, d, arguments, out);
     if (needs_grad(x))
-        record(y, name, {x}, {}, batched<1>([sizes = x.sizes(), mask, keepdim](Backward& bw) {
-                   const Tensor g = div(bw.grad(), Scalar(double(reduced_count(sizes, mask))));
-                   bw.set(0, bw.batch ? unreduced(g, bw.with_batch(sizes), mask << 1, keepdim) : unreduced(g, sizes, mask, keepdim));
-               }));
+        record(y, name, {x}, {},
+               told<"dim keepdim self_sym_numel self_sym_sizes">(
+                   batched<1>([sizes = x.sizes()](Backward& bw, ToldDims dims, bool keepdim) {
+                       const Tensor g = div(bw.grad(), Scalar(double(reduced_count(sizes, dims.mask))));
+                       bw.set(0, bw.batch ? unreduced(g, bw.with_batch(sizes), dims.mask << 1, keepdim)
+                                          : unreduced(g, sizes, dims.mask, keepdim));
+                   }),
+                   ToldDims{mask}, keepdim));
     return y;
 }
 
@@ -197,10 +205,13 @@ Tensor nansum(const Tensor& x, const std::optional<Dims>& dims, bool keepdim, st
         return nansum(to(is_integral(*dtype) && is_floating(x.dtype()) ? where(isnan(x), Scalar(0), x) : x, *dtype), dims, keepdim, dtype);
     Tensor y = reduce(Reduction::nansum, x, mask, keepdim, x.dtype());
     if (needs_grad(x))
-        record(y, "NansumBackward0", {x}, {x}, [mask, keepdim](Backward& bw) {
-            const Tensor x = bw.saved(0);
-            bw.set(0, mul(unreduced(bw.grad(), x.sizes(), mask, keepdim), logical_not(isnan(x))));
-        });
+        record(y, "NansumBackward0", {x}, {x},
+               told<"dim keepdim | self">(
+                   [mask, keepdim](Backward& bw) {
+                       const Tensor x = bw.saved(0);
+                       bw.set(0, mul(unreduced(bw.grad(), x.sizes(), mask, keepdim), logical_not(isnan(x))));
+                   },
+                   ToldDims{mask}, keepdim));
     return y;
 }
 
@@ -246,24 +257,27 @@ Tensor prod(const Tensor& x, std::optional<int64_t> dim, bool keepdim, std::opti
     const uint64_t mask = dims_mask(x, dim ? std::optional<Dims>(Dims{*dim}) : std::nullopt);
     Tensor y = d == DType::boolean ? reduce(Reduction::all, x, mask, keepdim, d) : reduce(Reduction::prod, x, mask, keepdim, d);
     if (is_differentiable(d) && needs_grad(x))
-        record(y, dim ? "ProdBackward1" : "ProdBackward0", {x}, {x, y}, [mask, keepdim, all = !dim](Backward& bw) {
-            const Tensor x = bw.saved(0), y = bw.saved(1);
-            const Tensor g = unreduced(bw.grad(), x.sizes(), mask, keepdim);
-            if (x.dim() == 0) {
-                bw.set(0, mul(g, pow(x, Scalar(0))));
-            } else if (x.numel() == 0) {
-                bw.set(0, mul(g, x));
-            } else if (!is_nonzero(any(eq(detach(x), Scalar(0))))) {
-                bw.set(0, mul(g, conj(div(unreduced(y, x.sizes(), mask, keepdim), x))));
-            } else if (all) {
-                const Tensor others = product_of_others(reshape(x, {x.numel()}), 0);
-                bw.set(0, mul(g, conj(reshape(others, x.sizes()))));
-            } else {
-                int64_t dim = 0;
-                while (!(mask >> dim & 1)) dim++;
-                bw.set(0, mul(g, conj(product_of_others(x, dim))));
-            }
-        });
+        record(y, dim ? "ProdBackward1" : "ProdBackward0", {x}, {x, y},
+               told<"dim keepdim | self result">(
+                   [mask, keepdim, all = !dim](Backward& bw) {
+                       const Tensor x = bw.saved(0), y = bw.saved(1);
+                       const Tensor g = unreduced(bw.grad(), x.sizes(), mask, keepdim);
+                       if (x.dim() == 0) {
+                           bw.set(0, mul(g, pow(x, Scalar(0))));
+                       } else if (x.numel() == 0) {
+                           bw.set(0, mul(g, x));
+                       } else if (!is_nonzero(any(eq(detach(x), Scalar(0))))) {
+                           bw.set(0, mul(g, conj(div(unreduced(y, x.sizes(), mask, keepdim), x))));
+                       } else if (all) {
+                           const Tensor others = product_of_others(reshape(x, {x.numel()}), 0);
+                           bw.set(0, mul(g, conj(reshape(others, x.sizes()))));
+                       } else {
+                           int64_t dim = 0;
+                           while (!(mask >> dim & 1)) dim++;
+                           bw.set(0, mul(g, conj(product_of_others(x, dim))));
+                       }
+                   },
+                   dim.value_or(0), keepdim));
     return y;
 }
 
@@ -337,12 +351,15 @@ Tensor amin(const Tensor& x, const Dims& dims, bool keepdim) { return amax_or_am
 // The gradient goes to the element that was selected along dim.
 void record_selection(const Tensor& y, const Tensor& indices, const char* name, const Tensor& x, int64_t dim, bool keepdim) {
     if (!needs_grad(x)) return;
-    record(y, name, {x}, {indices}, [sizes = x.sizes(), dim, keepdim](Backward& bw) {
-        const Tensor g = bw.grad(), indices = bw.saved(0);
-        if (sizes.empty()) return bw.set(0, g);
-        const bool flat = !keepdim;
-        bw.set(0, scatter(zeros(sizes, g.dtype()), dim, flat ? unsqueeze(indices, dim) : indices, flat ? unsqueeze(g, dim) : g));
-    });
+    record(y, name, {x}, {indices},
+           told<"dim keepdim self_sym_sizes | indices">(
+               [sizes = x.sizes(), dim, keepdim](Backward& bw) {
+                   const Tensor g = bw.grad(), indices = bw.saved(0);
+                   if (sizes.empty()) return bw.set(0, g);
+                   const bool flat = !keepdim;
+                   bw.set(0, scatter(zeros(sizes, g.dtype()), dim, flat ? unsqueeze(indices, dim) : indices, flat ? unsqueeze(g, dim) : g));
+               },
+               dim, keepdim));
 }
 
 std::tuple<Tensor, Tensor> extreme(Reduction kind, const Tensor& x, std::optional<int64_t> dim, bool keepdim) {
@@ -505,7 +522,8 @@ std::tuple<Tensor, Tensor> variance(const Tensor& x, const std::optional<Dims>& 
     TensorList saved{x};
     if (root) saved.push_back(v);
     const Tensor inputs[] = {x};
-    record_many(spanned(results), grad_name, inputs, spanned(saved), gradient);
+    record_many(spanned(results), grad_name, inputs, spanned(saved),
+                told<"dim keepdim correction | self result">(gradient, ToldDims{mask}, keepdim, Scalar(correction)));
     return {v, m};
 }
 
@@ -548,14 +566,17 @@ Tensor vector_norm(const Tensor& x, double p, const std::optional<Dims>& dims, b
     arguments.parameter = p != 0 && reduced_count(x.sizes(), mask) == 1 ? 1 : p;  // of one element: no power that overflows
     Tensor y = reduce(Reduction::norm, x, mask, keepdim, real_of(x.dtype()), arguments);
     if (needs_grad(x))
-        record(y, "LinalgVectorNormBackward0", {x}, {x, y}, [mask, keepdim, p](Backward& bw) {
-            const Tensor x = bw.saved(0);
-            Dims dims;
-            for (int64_t i = 0; i < x.dim(); i++)
-                if (mask >> i & 1) dims.push_back(i);
-            bw.set(0, norm_gradient(x, with_ones(bw.grad(), x.sizes(), mask, keepdim), with_ones(bw.saved(1), x.sizes(), mask, keepdim), p,
-                                    dims));
-        });
+        record(y, "LinalgVectorNormBackward0", {x}, {x, y},
+               told<"dim keepdim ord | self result">(
+                   [mask, keepdim, p](Backward& bw) {
+                       const Tensor x = bw.saved(0);
+                       Dims dims;
+                       for (int64_t i = 0; i < x.dim(); i++)
+                           if (mask >> i & 1) dims.push_back(i);
+                       bw.set(0, norm_gradient(x, with_ones(bw.grad(), x.sizes(), mask, keepdim),
+                                               with_ones(bw.saved(1), x.sizes(), mask, keepdim), p, dims));
+                   },
+                   ToldDims{mask}, keepdim, Scalar(p)));
     return y;
 }
 
@@ -570,12 +591,15 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
     }
     Tensor y = reduce(Reduction::logsumexp, x, mask, keepdim, x.dtype());
     if (needs_grad(x))
-        record(y, "LogsumexpBackward0", {x}, {x, y}, [mask, keepdim](Backward& bw) {
-            const Tensor x = bw.saved(0), y = with_ones(bw.saved(1), x.sizes(), mask, keepdim);
-            const Tensor part = exp(sub(x, y));
-            bw.set(0, mul(with_ones(bw.grad(), x.sizes(), mask, keepdim),
-                          where(isinf(detach(y)), where(eq(detach(x), detach(y)), part, Scalar(0.0)), part)));
-        });
+        record(y, "LogsumexpBackward0", {x}, {x, y},
+               told<"dim keepdim | self result">(
+                   [mask, keepdim](Backward& bw) {
+                       const Tensor x = bw.saved(0), y = with_ones(bw.saved(1), x.sizes(), mask, keepdim);
+                       const Tensor part = exp(sub(x, y));
+                       bw.set(0, mul(with_ones(bw.grad(), x.sizes(), mask, keepdim),
+                                     where(isinf(detach(y)), where(eq(detach(x), detach(y)), part, Scalar(0.0)), part)));
+                   },
+                   ToldDims{mask}, keepdim));
     return y;
 }
 

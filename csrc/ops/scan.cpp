@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "../kernels/scan.h"
+#include "../autograd/told.h"
 #include "../python/registry.h"
 #include "gather.h"
 #include "reduce.h"
@@ -49,10 +50,13 @@ Tensor cumsum(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
     if (const DType d = scan_dtype(x, dtype); d != x.dtype()) return cumsum(to(x, d), dim, d);
     Tensor y = run_sums(Scan::sum, x, dim);
     if (needs_grad(x))
-        record(y, "CumsumBackward0", {x}, {}, [dim](Backward& bw) {
-            const Tensor g = bw.grad();
-            bw.set(0, g.dim() == 0 ? g : from_the_end(g, dim));
-        });
+        record(y, "CumsumBackward0", {x}, {},
+               told<"dim">(
+                   [dim](Backward& bw) {
+                       const Tensor g = bw.grad();
+                       bw.set(0, g.dim() == 0 ? g : from_the_end(g, dim));
+                   },
+                   dim));
     return y;
 }
 
@@ -84,10 +88,13 @@ Tensor cumprod(const Tensor& x, int64_t dim, std::optional<DType> dtype) {
     if (const DType d = scan_dtype(x, dtype); d != x.dtype()) return cumprod(to(x, d), dim, d);
     Tensor y = run_sums(Scan::prod, x, dim);
     if (needs_grad(x))
-        record(y, "CumprodBackward0", {x}, {x, y}, [dim](Backward& bw) {
-            const Tensor g = bw.grad(), x = bw.saved(0);
-            bw.set(0, x.dim() == 0 || x.numel() == 0 ? g : cumprod_gradient(g, x, bw.saved(1), dim, bw.create_graph));
-        });
+        record(y, "CumprodBackward0", {x}, {x, y},
+               told<"dim | self result">(
+                   [dim](Backward& bw) {
+                       const Tensor g = bw.grad(), x = bw.saved(0);
+                       bw.set(0, x.dim() == 0 || x.numel() == 0 ? g : cumprod_gradient(g, x, bw.saved(1), dim, bw.create_graph));
+                   },
+                   dim));
     return y;
 }
 
@@ -99,10 +106,13 @@ static std::tuple<Tensor, Tensor> running_extreme(Scan kind, const Tensor& x, in
     Tensor indices = empty(x.sizes(), DType::i64);
     Tensor y = run_plain(kind, x, dim, indices);
     if (needs_grad(x))
-        record(y, kind == Scan::max ? "CummaxBackward0" : "CumminBackward0", {x}, {indices}, [dim](Backward& bw) {
-            const Tensor g = bw.grad();
-            bw.set(0, g.dim() == 0 || g.numel() == 0 ? g : scatter_add(zeros(g.sizes(), g.dtype()), dim, bw.saved(0), g));
-        });
+        record(y, kind == Scan::max ? "CummaxBackward0" : "CumminBackward0", {x}, {indices},
+               told<"dim | indices">(
+                   [dim](Backward& bw) {
+                       const Tensor g = bw.grad();
+                       bw.set(0, g.dim() == 0 || g.numel() == 0 ? g : scatter_add(zeros(g.sizes(), g.dtype()), dim, bw.saved(0), g));
+                   },
+                   dim));
     return {y, indices};
 }
 
@@ -111,22 +121,25 @@ Tensor logcumsumexp(const Tensor& x, int64_t dim) {
     dim = wrap_dim(dim, x.dim());
     Tensor y = run_plain(Scan::logsumexp, x, dim);
     if (needs_grad(x))
-        record(y, "LogcumsumexpBackward0", {x}, {x, y}, [dim](Backward& bw) {
-            const Tensor g = bw.grad(), x = bw.saved(0), y = bw.saved(1);
-            if (g.dim() == 0 || g.numel() == 0) return bw.set(0, g);
-            auto reversed = [&](const Tensor& t) { return flip(logcumsumexp(flip(t, {dim}), dim), {dim}); };
-            if (bw.create_graph || is_complex(x.dtype())) {
-                // exp(x_k) * sum over i >= k of g_i exp(-y_i), shifted by the line's largest value.
-                Tensor high = amax(detach(is_complex(x.dtype()) ? real(x) : x), {dim}, true);
-                high = where(isfinite(high), high, Scalar(0.0));
-                return bw.set(0, mul(conj(exp(sub(x, high))), from_the_end(mul(g, conj(exp(sub(high, y)))), dim)));
-            }
-            // In logarithms, positive and negative parts apart, so that nothing overflows.
-            const Tensor size = log(abs(g));
-            const Scalar nothing(-HUGE_VAL);
-            const Tensor up = where(gt(g, Scalar(0)), size, nothing), down = where(lt(g, Scalar(0)), size, nothing);
-            bw.set(0, sub(exp(add(reversed(sub(up, y)), x)), exp(add(reversed(sub(down, y)), x))));
-        });
+        record(y, "LogcumsumexpBackward0", {x}, {x, y},
+               told<"dim | self result">(
+                   [dim](Backward& bw) {
+                       const Tensor g = bw.grad(), x = bw.saved(0), y = bw.saved(1);
+                       if (g.dim() == 0 || g.numel() == 0) return bw.set(0, g);
+                       auto reversed = [&](const Tensor& t) { return flip(logcumsumexp(flip(t, {dim}), dim), {dim}); };
+                       if (bw.create_graph || is_complex(x.dtype())) {
+                           // exp(x_k) * sum over i >= k of g_i exp(-y_i), shifted by the line's largest value.
+                           Tensor high = amax(detach(is_complex(x.dtype()) ? real(x) : x), {dim}, true);
+                           high = where(isfinite(high), high, Scalar(0.0));
+                           return bw.set(0, mul(conj(exp(sub(x, high))), from_the_end(mul(g, conj(exp(sub(high, y)))), dim)));
+                       }
+                       // In logarithms, positive and negative parts apart, so that nothing overflows.
+                       const Tensor size = log(abs(g));
+                       const Scalar nothing(-HUGE_VAL);
+                       const Tensor up = where(gt(g, Scalar(0)), size, nothing), down = where(lt(g, Scalar(0)), size, nothing);
+                       bw.set(0, sub(exp(add(reversed(sub(up, y)), x)), exp(add(reversed(sub(down, y)), x))));
+                   },
+                   dim));
     return y;
 }
 

@@ -1,6 +1,7 @@
 // Front doors of softmax, log_softmax and softmin.
 #include "../kernels/softmax.h"
 
+#include "../autograd/told.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -40,7 +41,8 @@ Tensor softmax_of(const Tensor& x, int64_t dim_, bool logarithm) {
     }
     if (needs_grad(x))
         record(y, logarithm ? "LogSoftmaxBackward0" : "SoftmaxBackward0", {x}, {y},
-               [dim, logarithm](Backward& bw) { bw.set(0, softmax_backward(bw.grad(), bw.saved(0), dim, logarithm)); });
+               told<"dim | result">(
+                   [logarithm](Backward& bw, int64_t dim) { bw.set(0, softmax_backward(bw.grad(), bw.saved(0), dim, logarithm)); }, dim));
     return y;
 }
 

@@ -1,6 +1,7 @@
 // Front doors of views: they share memory, and their gradients are views or scatters of the incoming gradient.
 #include "views.h"
 
+#include "../autograd/told.h"
 #include "../autograd/engine.h"
 #include "../python/registry.h"
 
@@ -18,8 +19,9 @@ Tensor embed(const Tensor& g, const Dims& sizes, const Layout& layout) {
 }
 
 static void record_reshape(const Tensor& y, const char* name, const Tensor& x) {
-    record(y, name, {x}, {},
-           batched<1>([sizes = x.sizes()](Backward& bw) { bw.set(0, reshape(bw.grad(), bw.batch ? bw.with_batch(sizes) : sizes)); }));
+    record(y, name, {x}, {}, told<"self_sym_sizes">(batched<1>([sizes = x.sizes()](Backward& bw) {
+               bw.set(0, reshape(bw.grad(), bw.batch ? bw.with_batch(sizes) : sizes));
+           })));
 }
 
 Tensor view(const Tensor& t, const Dims& requested) {
@@ -70,7 +72,10 @@ static Tensor exchanged(const Tensor& t, int64_t a, int64_t b, const char* name)
     Tensor v = make_view(t, t.layout().transpose(a, b));
     if (needs_grad(t))
         record(v, name, {t}, {},
-               batched<1>([a, b](Backward& bw) { bw.set(0, transpose(bw.grad(), a + bw.first_dim(), b + bw.first_dim())); }));
+               told<"dim0 dim1">(batched<1>([](Backward& bw, int64_t a, int64_t b) {
+                                     bw.set(0, transpose(bw.grad(), a + bw.first_dim(), b + bw.first_dim()));
+                                 }),
+                                 a, b));
     return v;
 }
 Tensor transpose(const Tensor& t, int64_t a, int64_t b) { return exchanged(t, a, b, "TransposeBackward0"); }
@@ -86,12 +91,14 @@ Tensor permute(const Tensor& t, const Dims& dims) {
     if (needs_grad(t)) {
         Dims inverse(order.size());
         for (int64_t i = 0; i < order.size(); i++) inverse[order[i]] = i;
-        record(v, "PermuteBackward0", {t}, {}, batched<1>([inverse](Backward& bw) {
-                   if (!bw.batch) return bw.set(0, permute(bw.grad(), inverse));
-                   Dims order{0};
-                   for (int64_t d : inverse) order.push_back(d + 1);
-                   bw.set(0, permute(bw.grad(), order));
-               }));
+        record(v, "PermuteBackward0", {t}, {},
+               told<"dims">(batched<1>([inverse](Backward& bw) {
+                                if (!bw.batch) return bw.set(0, permute(bw.grad(), inverse));
+                                Dims order{0};
+                                for (int64_t d : inverse) order.push_back(d + 1);
+                                bw.set(0, permute(bw.grad(), order));
+                            }),
+                            order));
     }
     return v;
 }
@@ -127,9 +134,9 @@ Tensor movedim(const Tensor& t, const Dims& source, const Dims& destination) {
 Tensor expand(const Tensor& t, const Dims& sizes) {
     Tensor v = make_view(t, t.layout().expand(sizes));
     if (needs_grad(t))
-        record(v, "ExpandBackward0", {t}, {}, batched<1>([own = t.sizes()](Backward& bw) {
+        record(v, "ExpandBackward0", {t}, {}, told<"self_sym_sizes">(batched<1>([own = t.sizes()](Backward& bw) {
                    bw.set(0, bw.batch ? bw.grad() : sum_to_size(bw.grad(), own));  // the engine sums a batch
-               }));
+               })));
     return v;
 }
 
@@ -253,11 +260,14 @@ TensorList unbind(const Tensor& t, int64_t dim) {
     TensorList parts;
     for (int64_t i = 0; i < t.size(dim); i++) parts.push_back(make_view(t, t.layout().select(dim, i), view_multi_output));
     if (needs_grad(t) && !parts.empty())
-        record_many(spanned(parts), "UnbindBackward0", spanned({t}), {}, [dim](Backward& bw) {
-            TensorList grads;
-            for (int i = 0; i < bw.node.outputs.size(); i++) grads.push_back(bw.grad(i));
-            bw.set(0, stack(grads, dim));
-        });
+        record_many(spanned(parts), "UnbindBackward0", spanned({t}), {},
+                    told<"dim">(
+                        [dim](Backward& bw) {
+                            TensorList grads;
+                            for (int i = 0; i < bw.node.outputs.size(); i++) grads.push_back(bw.grad(i));
+                            bw.set(0, stack(grads, dim));
+                        },
+                        dim));
     return parts;
 }
 
@@ -286,11 +296,14 @@ template <class F> static TensorList split_as(const Tensor& t, const Dims& lengt
         at += n;
     }
     if (needs_grad(t) && !parts.empty())
-        record_many(spanned(parts), name, spanned({t}), {}, [dim](Backward& bw) {
-            TensorList grads;
-            for (int i = 0; i < bw.node.outputs.size(); i++) grads.push_back(bw.grad(i));
-            bw.set(0, cat(grads, dim));
-        });
+        record_many(spanned(parts), name, spanned({t}), {},
+                    told<"dim self_sym_sizes">(
+                        [dim](Backward& bw) {
+                            TensorList grads;
+                            for (int i = 0; i < bw.node.outputs.size(); i++) grads.push_back(bw.grad(i));
+                            bw.set(0, cat(grads, dim));
+                        },
+                        dim));
     return parts;
 }
 static TensorList split(const Tensor& t, const Dims& lengths, int64_t dim, const char* name) {

@@ -2,6 +2,7 @@
 #include <map>
 
 #include "../autograd/engine.h"
+#include "../autograd/told.h"
 #include "../autograd/source.h"
 #include "../autograd/whole.h"
 #include "../ops/ops.h"
@@ -158,6 +159,29 @@ PyObject* raw_saved(PyObject* node, int64_t i) {
     return PyObject_CallMethod(module.get(), "_saved_tensor", "OL", node, static_cast<long long>(i));
 }
 
+PyObject* told_object(const ToldValue& value) {
+    struct {
+        PyObject* operator()(std::monostate) const { return Py_NewRef(Py_None); }
+        PyObject* operator()(bool v) const { return PyBool_FromLong(v); }
+        PyObject* operator()(int64_t v) const { return PyLong_FromLongLong(v); }
+        PyObject* operator()(double v) const { return PyFloat_FromDouble(v); }
+        PyObject* operator()(const Scalar& v) const { return scalar_object(v); }
+        PyObject* operator()(const char* v) const { return PyUnicode_FromString(v); }
+        PyObject* operator()(const Dims& v) const {
+            Ref t(PyTuple_New(v.size()));
+            for (int64_t i = 0; i < v.size(); i++) PyTuple_SET_ITEM(t.get(), i, PyLong_FromLongLong(v[i]));
+            return t.release();
+        }
+        PyObject* operator()(const ToldDims& v) const {
+            Dims dims;
+            for (int64_t i = 0; i < 64; i++)
+                if (v.mask >> i & 1) dims.push_back(i);
+            return (*this)(dims);
+        }
+    } made;
+    return std::visit(made, value);
+}
+
 // What a custom Function stored on its ctx; saved tensors by the names that they have in most of PyTorch's nodes.
 PyObject* get_attribute(PyObject* self, PyObject* name) {
     PyObject* r = PyObject_GenericGetAttr(self, name);
@@ -173,14 +197,32 @@ PyObject* get_attribute(PyObject* self, PyObject* name) {
     const bool raw = std::strncmp(text, "_raw_saved_", 11) == 0;
     if (!raw && std::strncmp(text, "_saved_", 7) != 0) return nullptr;
     const std::string_view which = text + (raw ? 11 : 7);
-    if (which != "self" && which != "other" && which != "result") return nullptr;
+    Telling told{n};
+    ask(n, told);
+    for (const auto& [known, value] : told.numbers)
+        if (!raw && known == which) return PyErr_Clear(), told_object(value);
+    const auto place = std::find_if(told.tensors.begin(), told.tensors.end(), [&](const Telling::Place& p) { return p.name == which; });
+    const bool named = place != told.tensors.end();
+    if (!named && which != "self" && which != "other" && which != "result") return nullptr;
     PyErr_Clear();
     return guarded([&]() -> PyObject* {
         if (n.released && raw)
             throw RuntimeError("Calling register_hooks on a saved tensor after it has been freed: see retain_graph=True");
         if (n.released) unpack_saved(n, 0, true);  // raises
+        auto saved = [&](int64_t i) { return raw ? raw_saved(self, i) : ToPython()(unpack_saved(n, i, true)); };
+        if (named && place->count >= 0) {
+            Ref list(PyTuple_New(place->count));
+            for (int k = 0; k < place->count; k++) {
+                PyObject* one = saved(place->at + k);
+                if (!one) throw PythonError();
+                PyTuple_SET_ITEM(list.get(), k, one);
+            }
+            return list.release();
+        }
+        if (named && place->at < 0) return Py_NewRef(Py_None);
+        if (named) return saved(place->at);
         const int64_t i = which == "result" ? saved_result(n) : saved_input(n, which == "self" ? 0 : 1);
-        if (i >= 0) return raw ? raw_saved(self, i) : unpack_saved(n, i, true).release();
+        if (i >= 0) return saved(i);
         PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute '%s'", n.name, text);
         throw PythonError();
     });
@@ -192,6 +234,12 @@ PyObject* list_attributes(PyObject* self, PyObject*) {
         Ref names(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyBaseObject_Type), "__dir__", "O", self));
         const Node& n = as_node(self);
         if (n.context) return names.release();
+        Telling told{n};
+        ask(n, told);
+        auto add = [&](const std::string& name) { Ref done(PyObject_CallMethod(names.get(), "append", "s", ("_saved_" + name).c_str())); };
+        for (const auto& number : told.numbers) add(number.first);
+        for (const auto& place : told.tensors) add(place.name);
+        if (!told.tensors.empty()) return names.release();
         const std::pair<const char*, int64_t> places[] = {
             {"_saved_self", saved_input(n, 0)}, {"_saved_other", saved_input(n, 1)}, {"_saved_result", saved_result(n)}};
         for (const auto& [name, place] : places)

@@ -137,7 +137,7 @@ def test_saved_tensors_by_name():
     assert wisp.equal(result.grad_fn._saved_result, result) and result.grad_fn._saved_result.grad_fn is result.grad_fn
     assert (x**2).grad_fn._saved_self is x
     assert {"_saved_self", "_saved_other"} <= set(dir(product.grad_fn)) and "_saved_result" in dir(x.exp().grad_fn)
-    assert not [name for name in dir((x + w).grad_fn) if name.startswith("_saved")]
+    assert [name for name in dir((x + w).grad_fn) if name.startswith("_saved")] == ["_saved_alpha"]
     with pytest.raises(AttributeError, match="_saved_other"):
         result.grad_fn._saved_other
     result.sum().backward()
@@ -397,3 +397,42 @@ def test_saved_tensors_are_those_of_functions():
 
     x = wisp.ones(2, requires_grad=True)
     assert not hasattr((x * x).grad_fn, "saved_tensors") and Double.apply(x).grad_fn.saved_tensors[0] is x
+
+
+def test_nodes_tell_what_they_were_given():
+    x, v = wisp.arange(12.0).view(3, 4).requires_grad_(), wisp.ones(4, requires_grad=True)
+    at, F = wisp.tensor([0, 2]), wisp.nn.functional
+    for y, expected in (
+        (x.sum((0, 1), True), {"dim": (0, 1), "keepdim": True, "self_sym_sizes": (3, 4)}),
+        (x.mean(0), {"dim": (0,), "keepdim": False, "self_sym_numel": 12, "self_sym_sizes": (3, 4)}),
+        (x.prod(1), {"dim": 1}),
+        (x.log_softmax(1), {"dim": 1, "result": x.log_softmax(1)}),
+        (x.view(12), {"self_sym_sizes": (3, 4)}),
+        (x.transpose(0, 1), {"dim0": 0, "dim1": 1}),
+        (x.permute(1, 0), {"dims": (1, 0)}),
+        (wisp.addmm(v, x.t(), x, beta=2, alpha=3), {"beta": 2, "alpha": 3, "mat1": x.t(), "mat2": x}),
+        (x.mv(v), {"self": x, "vec": v}),
+        (wisp.stack((x, x), 1), {"dim": 1}),
+        (x.tril(1), {"diagonal": 1}),
+        (x[:, at], {"indices": (None, at), "self_sym_sizes": (3, 4)}),
+        (x.gather(1, at[None]), {"dim": 1, "index": at[None], "sparse_grad": False}),
+        (F.embedding(at, x, padding_idx=1), {"indices": at, "padding_idx": 1, "weight_sym_argsize_0": 3}),
+        (F.nll_loss(x, wisp.tensor([0, 1, 2])), {"self": x, "target": wisp.tensor([0, 1, 2]), "weight": None}),
+        (F.mse_loss(x, x.detach() + 1), {"reduction": 1, "target": x.detach() + 1}),
+        (x.cummax(1)[0], {"dim": 1}),
+        (x.std(1), {"dim": (1,), "correction": 1.0, "self": x}),
+        (x.masked_fill(x > 2, 1), {"mask": x > 2}),
+        (F.layer_norm(x, (4,), v, v), {"input": x, "weight": v}),
+        (wisp.add(x, v, alpha=2), {"alpha": 2}),
+        (x - v, {"alpha": 1}),
+    ):
+        for name, value in expected.items():
+            told = getattr(y.grad_fn, "_saved_" + name)
+            assert f"_saved_{name}" in dir(y.grad_fn) and type(told) is type(value) and repr(told) == repr(value), (y.grad_fn, name, told)
+    y = x[:, at]
+    y.sum().backward()
+    assert y.grad_fn._saved_self_sym_sizes == (3, 4)  # numbers stay
+    with pytest.raises(RuntimeError, match="already been freed"):
+        y.grad_fn._saved_indices
+    with pytest.raises(AttributeError):
+        x.exp().grad_fn._saved_dim

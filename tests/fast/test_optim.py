@@ -230,3 +230,19 @@ def test_nadam_differentiates_the_product_of_its_momenta():
 
     p, grad = (wisp.rand(3, dtype=wisp.float64, requires_grad=True) for _ in range(2))
     assert wisp.autograd.gradcheck(step, (p, grad, wisp.tensor(0.7, dtype=wisp.float64, requires_grad=True)))
+
+
+@pytest.mark.parametrize("make", [lambda p: wisp.optim.AdamW(p, lr=0.1), lambda p: wisp.optim.SGD(p, lr=wisp.tensor(0.1), momentum=0.9)])
+def test_state_before_the_first_step(make):
+    from wisp.distributed.checkpoint.state_dict import _init_optim_state
+
+    x = wisp.nn.Parameter(wisp.ones(3))
+    optimizer = make([x])
+    _init_optim_state(optimizer)
+    (state,) = optimizer.state_dict()["state"].values()
+    assert all((value == 0).all() for name, value in state.items() if name != "step")
+    assert x.grad is None and x.tolist() == [1, 1, 1] and float(optimizer.param_groups[0]["lr"]) == pytest.approx(0.1)
+    x.grad = wisp.ones(3)
+    fresh = make([x])
+    _init_optim_state(fresh)  # gradients are the program's
+    assert not fresh.state and x.grad.tolist() == [1, 1, 1]

@@ -43,8 +43,6 @@ class _Asked(types.ModuleType):
     def __getattr__(self, name):
         if name in ("__config__", "__future__") and self.__name__ in ("wisp", "torch"):
             return importlib.import_module(f"wisp.{name}")
-        if name == "torch" and self.__name__ in ("wisp", "torch"):  # `torch.torch`, as in PyTorch
-            return self
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self)
         if "__path__" in vars(self):  # PyTorch imports most of its parts at once, so programs use them without importing
@@ -153,6 +151,8 @@ def _explain(module):
     sys.modules.setdefault(torch_name(module.__name__), module)
     if type(module) is types.ModuleType:
         module.__class__ = _Asked
+    if module.__name__ == "wisp.jit":  # Hummingbird calls a backend by it
+        module.__name__ = "torch.jit"
 
 
 def install():

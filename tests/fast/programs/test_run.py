@@ -139,8 +139,10 @@ def test_exit_status_and_missing_file(tmp_path):
 
 
 def test_as_torch(tmp_path):
-    result = python("-c", "import wisp.as_torch, torch, torch.nn as nn; print(torch.__name__, nn.__name__, torch.torch is torch)")
-    assert result.stdout == "torch wisp.nn True\n", result.stderr
+    result = python(
+        "-c", "import wisp.as_torch, torch, torch.nn as nn; print(torch.__name__, nn.__name__, torch.torch is torch, torch.jit.__name__)"
+    )
+    assert result.stdout == "torch wisp.nn True torch.jit\n", result.stderr
 
 
 def test_check_lists_what_is_missing(tmp_path):

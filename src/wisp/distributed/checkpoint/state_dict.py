@@ -268,3 +268,31 @@ def set_state_dict(model, optimizers, *, model_state_dict, optim_state_dict, opt
     result = set_model_state_dict(model, model_state_dict, options=options)
     set_optimizer_state_dict(model, optimizers, optim_state_dict, options=options)
     return result
+
+
+def _init_optim_state(optim):
+    """Give an optimizer that has not stepped its state, without a change of parameters: a step by gradients of zero at a rate of zero.
+
+    >>> import wisp
+    >>> from wisp.distributed.checkpoint.state_dict import _init_optim_state
+    >>> optimizer = wisp.optim.Adam([wisp.nn.Parameter(wisp.ones(2))])
+    >>> _init_optim_state(optimizer)
+    >>> optimizer.state_dict()["state"][0]["exp_avg"]
+    tensor([0., 0.])
+    """
+    taking = [p for group in optim.param_groups for p in group["params"] if p.requires_grad]
+    if optim.state or any(p.grad is not None for p in taking):  # gradients that are there are the program's
+        return
+    rates = [group.get("lr") for group in optim.param_groups]
+    for p in taking:
+        p.grad = wisp.zeros_like(p)
+    for group, rate in zip(optim.param_groups, rates):
+        if rate is not None:
+            group["lr"] = wisp.zeros_like(rate) if isinstance(rate, wisp.Tensor) else 0.0
+    try:
+        optim.step(closure=None)
+    finally:
+        for group, rate in zip(optim.param_groups, rates):
+            if rate is not None:
+                group["lr"] = rate
+        optim.zero_grad(set_to_none=True)

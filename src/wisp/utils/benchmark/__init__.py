@@ -12,7 +12,8 @@ timer = _timeit.default_timer
 class Language(_enum.Enum):
     """What a statement is written in: of a `Timer`, Python.
 
-    >>> wisp.utils.benchmark.Timer("1 + 1", language=wisp.utils.benchmark.Language.PYTHON).timeit(2).number_per_run
+    >>> from wisp.utils.benchmark import Language, Timer
+    >>> Timer("1 + 1", language=Language.PYTHON).timeit(2).number_per_run
     2
     """
 

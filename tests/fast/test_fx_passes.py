@@ -333,6 +333,8 @@ def test_operators_write_to_what_nobody_needs():
     ] == ["aten.add.Tensor", "aten.mul_.Tensor", "aten.add_.Tensor", "aten.mul.Tensor", "aten.add.Tensor"]
     before = x.clone()
     assert same(traced(x), f(x)) and wisp.equal(x, before)
+    turned = reinplace(make_fx(lambda x: x.clone().t().t() + 1)(wisp.rand(2, 2)), wisp.rand(2, 2))  # views stay views
+    assert [str(node.target) for node in calls(turned)] == ["aten.clone.default", "aten.t.default", "aten.t.default", "aten.add_.Tensor"]
 
 
 def test_shapes_without_data():

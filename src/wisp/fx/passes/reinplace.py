@@ -74,7 +74,8 @@ def reinplace(gm, *sample_args):
         place = memory.of(operand)
         later = {used for user in nodes[i + 1 :] for used in user.all_input_nodes}
         beside = [other for other in node.all_input_nodes if other is not operand]
-        if place & kept or any(place & memory.of(other) for other in (later - {node}).union(beside)):
+        # a result that lies in the operand's memory is a view of it: t_ would change the operand
+        if place & (kept | memory.of(node)) or any(place & memory.of(other) for other in (later - {node}).union(beside)):
             continue
         for old in memory.of(node):
             memory.same[old] = min(place)

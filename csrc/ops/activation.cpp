@@ -23,7 +23,7 @@ Tensor prelu(const Tensor& x, const Tensor& slope) {
 }
 
 const Operators operators = {
-    {"_prelu_kernel(Tensor input, Tensor weight)", prelu, function | in_lower},
+    {"_prelu_kernel(Tensor input, Tensor weight)", prelu, function | for_python | in_lower},
 };
 
 }  // namespace

@@ -414,9 +414,9 @@ Tensor chain_matmul(const TensorList& matrices) {
 }
 
 static const Operators operators = {
-    {"_einsum(str equation, Tensor[] operands)", einsum, function | in_lower},
-    {"_chain_matmul(Tensor[] matrices)", chain_matmul, function | in_lower},
-    {"_tensordot(Tensor a, Tensor b, int[] dims_a, int[] dims_b)", tensordot, function | cpu_lower | cuda_widest},
+    {"_einsum(str equation, Tensor[] operands)", einsum, function | for_python | in_lower},
+    {"_chain_matmul(Tensor[] matrices)", chain_matmul, function | for_python | in_lower},
+    {"_tensordot(Tensor a, Tensor b, int[] dims_a, int[] dims_b)", tensordot, function | for_python | cpu_lower | cuda_widest},
     {"inner(Tensor input, Tensor other, *, Tensor? out=None)", inner, function | method | in_lower,
      R"(The products of the last dimensions, summed.
         >>> wisp.inner(wisp.tensor([[1, 2], [3, 4]]), wisp.tensor([1, 1]))

@@ -81,6 +81,8 @@ constexpr Facts complex_half = fact(28);  // takes complex32
 constexpr Facts by_complex64 = fact(29);  // of complex32 it is computed in complex64
 
 constexpr Facts exact_out = fact(30);  // of a row: out= has the dtype of the result
+// A function of Python calls it for its result and has its name without the underscore: classes with __torch_dispatch__ see that one.
+constexpr Facts for_python = fact(31);
 
 constexpr Facts onnx(const char* name) { return {.onnx = name}; }
 constexpr Facts also(const char* names) { return {.also = names}; }

@@ -517,7 +517,7 @@ static const Operators operators = {
         >>> wisp.column_stack([wisp.tensor([1, 2]), wisp.tensor([3, 4])])
         tensor([[1, 3],
                 [2, 4]]))"},
-    {"_block_diag(Tensor[] tensors)", block_diag, stored | function},
+    {"_block_diag(Tensor[] tensors)", block_diag, stored | function | for_python},
     {"flip(Tensor input, int... dims)", [](const Tensor& x, Dims dims) { return flip(x, dims); }, function | method | along_dim,
      R"(The order of the elements turned around along dimensions.
         >>> wisp.flip(wisp.tensor([[1, 2], [3, 4]]), (0,))

@@ -362,7 +362,7 @@ constexpr std::pair<const char*, Facts> fact_names[] = {
     WISP_FACT(makes_view),    WISP_FACT(draws),        WISP_FACT(writes),      WISP_FACT(any_device),   WISP_FACT(elementwise),
     WISP_FACT(takes_batches), WISP_FACT(reduces),      WISP_FACT(along_dim),   WISP_FACT(shape_only),   WISP_FACT(keeps_zero),
     WISP_FACT(is_linear),     WISP_FACT(in_foreach),   WISP_FACT(cpu_lower),   WISP_FACT(cpu_float32),  WISP_FACT(cpu_widest),
-    WISP_FACT(cuda_lower),    WISP_FACT(cuda_float32), WISP_FACT(cuda_widest), WISP_FACT(cuda_refused),
+    WISP_FACT(cuda_lower),    WISP_FACT(cuda_float32), WISP_FACT(cuda_widest), WISP_FACT(cuda_refused), WISP_FACT(for_python),
 };
 #undef WISP_FACT
 

@@ -215,10 +215,6 @@ class _Inner(_MadeOperator):
         return self._function(*args, **kwargs)
 
 
-# Those that compute a result by themselves; what other inner operators call is seen.
-_INNER = {"_einsum", "_tensordot", "_chain_matmul", "_block_diag", "_prelu_kernel"}
-
-
 class NodeBackward(_MadeOperator):
     """The backward of a node of the core, whose incoming gradients are of such a class."""
 
@@ -479,7 +475,7 @@ def _dispatch(function, args, kwargs):
     facts = getattr(function, "_facts", ())
     if _off or name in _UNSEEN or "shape_only" in facts:
         return _dispatch
-    if name in _INNER:
+    if "for_python" in facts:  # it computes the result by itself; what other inner operators call is seen
         return run(_Inner(function), args, kwargs)
     if name[0] == "_" != name[1]:
         return _dispatch

@@ -345,3 +345,15 @@ def test_weights_of_int8_and_the_question_for_flash_attention():
     assert wisp._weight_int8pack_mm(x, weights, scales).tolist() == [[0.0, 3.0, 6.0, 9.0]] * 2
     cuda = wisp.backends.cuda
     assert cuda.can_use_flash_attention(cuda.SDPAParams(x, x, x, None, 0.0, False, False), True) is False
+
+
+def test_cases_of_libraries_compare_numbers_as_close_ones():
+    from wisp.testing._internal.common_utils import TestCase
+
+    case = TestCase()
+    case.assertEqual(0.8, wisp.tensor(0.8).item())
+    case.assertEqual([1, float("nan")], [1.0, float("nan")])
+    case.assertEqual(2 + 0j, 2.0)
+    for x, y in ((0.8, 0.8001), (1.0, 2), (1.0, float("nan")), (3, 4)):
+        with pytest.raises(AssertionError):
+            case.assertEqual(x, y)

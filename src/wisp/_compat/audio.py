@@ -63,6 +63,23 @@ def _overdrive_core_loop(waveform, temp, last_in, last_out, output_waveform):
     output_waveform.copy_(waveform * 0.5 + filtered[:, 0, 1:] * 0.75)
 
 
+def _check_alignment(log_probs, targets, input_lengths, target_lengths):
+    def refuse_unless(good, text):
+        if not good:
+            raise RuntimeError(f"forced_align: {text}")
+
+    floats, integers = (wisp.float64, wisp.float32, wisp.float16), (wisp.int32, wisp.int64)
+    refuse_unless(log_probs.dtype in floats, f"log_probs must be float64, float32 or float16 (half) type, got {log_probs.dtype}")
+    refuse_unless(targets.dtype in integers, f"targets must be int32 or int64 type, got {targets.dtype}")
+    refuse_unless(log_probs.ndim == 3 and targets.ndim == 2, "log_probs must be 3-D (batch, steps, labels) and targets 2-D (batch, length)")
+    for name, tensor in (("log_probs", log_probs), ("targets", targets)):
+        refuse_unless(tensor.shape[0] == 1, f"The batch dimension for {name} must be 1 at the current version, got {tensor.shape[0]}")
+    for name, tensor in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
+        refuse_unless(tensor.ndim == 1, f"{name} must be 1-D")
+    refuse_unless(int(input_lengths.max()) == log_probs.shape[1], "input length mismatch")
+    refuse_unless(int(target_lengths.max()) == targets.shape[1], "target length mismatch")
+
+
 @wisp.no_grad()
 def forced_align(log_probs, targets, input_lengths, target_lengths, blank=0):
     """The most probable path of CTC through `targets`, for a batch of one: the label of every step, and `log_probs`.
@@ -71,11 +88,7 @@ def forced_align(log_probs, targets, input_lengths, target_lengths, blank=0):
     >>> wisp.ops.torchaudio.forced_align(likely, wisp.tensor([[1, 2]]), wisp.tensor([3]), wisp.tensor([2]))[0]
     tensor([[1, 0, 2]])
     """
-    if log_probs.ndim != 3 or log_probs.shape[0] != 1 or targets.shape[:1] != (1,):
-        raise RuntimeError(
-            f"forced_align: expected a batch of one: log_probs (1, steps, labels) and targets (1, length), "
-            f"got {tuple(log_probs.shape)} and {tuple(targets.shape)}"
-        )
+    _check_alignment(log_probs, targets, input_lengths, target_lengths)
     steps, length = int(input_lengths[0]), int(target_lengths[0])
     labels = targets[0, :length].tolist()
     repeats = sum(a == b for a, b in zip(labels, labels[1:]))

@@ -16,7 +16,7 @@ class TestCase(unittest.TestCase):
     maxDiff = None
 
     def assertEqual(self, x, y, msg=None, *, atol=None, rtol=None, equal_nan=True, exact_dtype=True, exact_device=False, **options):
-        """Refuse values that are not equal; tensors, arrays and, with a tolerance, numbers may be close."""
+        """Refuse values that are not equal; tensors, arrays and numbers may be close."""
         again = dict(atol=atol, rtol=rtol, equal_nan=equal_nan, exact_dtype=exact_dtype, exact_device=exact_device)
         if isinstance(x, dict) and isinstance(y, dict):
             super().assertEqual(set(x), set(y), msg)
@@ -39,6 +39,10 @@ class TestCase(unittest.TestCase):
                 check_device=exact_device,
                 msg=msg,
             )
+        elif all(isinstance(v, (int, float, complex)) for v in (x, y)) and any(isinstance(v, (float, complex)) for v in (x, y)):
+            # numbers are compared as float32, which they mostly come from
+            close = dict(atol=1e-5, rtol=1.3e-6) if atol is None and rtol is None else dict(atol=atol or 0.0, rtol=rtol or 0.0)
+            wisp.testing.assert_close(wisp.as_tensor(x), wisp.as_tensor(y), check_dtype=False, equal_nan=equal_nan, msg=msg, **close)
         else:
             super().assertEqual(x, y, msg)
 

@@ -56,6 +56,8 @@ def test_alignment_is_the_most_probable_path(labels):
     assert scores.shape == log_probs.shape
     with pytest.raises(RuntimeError, match="too long for CTC"):
         ops.forced_align(log_probs[:, :1], wisp.tensor([[1, 1]]), wisp.tensor([1]), wisp.tensor([2]), 0)
+    with pytest.raises(RuntimeError, match="log_probs must be float64, float32 or float16"):
+        ops.forced_align(log_probs.long(), wisp.tensor([labels]), wisp.tensor([6]), wisp.tensor([len(labels)]), 0)
 
 
 def transducer_loss(logits, labels, steps, blank):

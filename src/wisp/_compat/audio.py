@@ -55,7 +55,7 @@ def _overdrive_core_loop(waveform, temp, last_in, last_out, output_waveform):
     >>> x, y, none = wisp.ones(1, 3), wisp.empty(1, 3), wisp.zeros(1)
     >>> wisp.ops.torchaudio._overdrive_core_loop(x, x, none, none, y)
     >>> y
-    tensor([[1.2500, 1.2462, 1.2425]])
+    tensor([[1.2500, 1.2463, 1.2425]])
     """
     steps = wisp.diff(temp, dim=1, prepend=last_in[:, None])
     filtered = wisp.cat([last_out[:, None], wisp.zeros_like(temp)], 1)[:, None]
@@ -63,7 +63,7 @@ def _overdrive_core_loop(waveform, temp, last_in, last_out, output_waveform):
     output_waveform.copy_(waveform * 0.5 + filtered[:, 0, 1:] * 0.75)
 
 
-def _check_alignment(log_probs, targets, input_lengths, target_lengths):
+def _check_alignment(log_probs, targets, input_lengths, target_lengths, blank):
     def refuse_unless(good, text):
         if not good:
             raise RuntimeError(f"forced_align: {text}")
@@ -76,6 +76,7 @@ def _check_alignment(log_probs, targets, input_lengths, target_lengths):
         refuse_unless(tensor.shape[0] == 1, f"The batch dimension for {name} must be 1 at the current version, got {tensor.shape[0]}")
     for name, tensor in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
         refuse_unless(tensor.ndim == 1, f"{name} must be 1-D")
+    refuse_unless(0 <= blank < log_probs.shape[2], f"blank must be within [0, num classes), got {blank} of {log_probs.shape[2]}")
     refuse_unless(int(input_lengths.max()) == log_probs.shape[1], "input length mismatch")
     refuse_unless(int(target_lengths.max()) == targets.shape[1], "target length mismatch")
 
@@ -88,7 +89,7 @@ def forced_align(log_probs, targets, input_lengths, target_lengths, blank=0):
     >>> wisp.ops.torchaudio.forced_align(likely, wisp.tensor([[1, 2]]), wisp.tensor([3]), wisp.tensor([2]))[0]
     tensor([[1, 0, 2]])
     """
-    _check_alignment(log_probs, targets, input_lengths, target_lengths)
+    _check_alignment(log_probs, targets, input_lengths, target_lengths, blank)
     steps, length = int(input_lengths[0]), int(target_lengths[0])
     labels = targets[0, :length].tolist()
     repeats = sum(a == b for a, b in zip(labels, labels[1:]))

@@ -1,5 +1,6 @@
 """The operators of torchaudio's library, which `torch.ops.load_library` of it needs not load."""
 
+import doctest
 import itertools
 
 import pytest
@@ -88,3 +89,10 @@ def test_transducer_loss():
     again, clamped = ops.rnnt_loss_forward(logits.log_softmax(-1), targets, lengths, target_lengths, 4, 0.01, False)
     wisp.testing.assert_close(again, loss)
     assert clamped.abs().max() <= 0.01
+
+
+def test_examples():
+    from wisp._compat import audio
+
+    result = doctest.testmod(audio)
+    assert result.attempted and not result.failed

@@ -597,6 +597,22 @@ static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::option
             method                                                \
     }
 
+#define WISP_REDUCED(NAME, SOURCE)                                                                                               \
+    {#NAME "(Tensor input, int dim, Tensor index, Tensor " SOURCE ", str reduce, *, bool include_self=True, Tensor!? out=None)", \
+     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {        \
+         return NAME(x, dim, index, source, reduce, include_self);                                                               \
+     },                                                                                                                          \
+     function | method},                                                                                                         \
+    {                                                                                                                            \
+        #NAME "_(Tensor input, int dim, Tensor index, Tensor " SOURCE ", str reduce, *, bool include_self=True)",                \
+            [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) { \
+                check_apart(x, index, #NAME "_"), check_apart(x, source, #NAME "_");                                             \
+                assign_inplace(x, NAME(x, dim, index, source, reduce, include_self), #NAME "_");                                 \
+                return x;                                                                                                        \
+            },                                                                                                                   \
+            method                                                                                                               \
+    }
+
 static const Operators operators = {
     {"gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False, Tensor!? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index, bool) { return gather(x, dim, index); }, function | method,
@@ -635,22 +651,11 @@ static const Operators operators = {
      method},
     WISP_PAIR(scatter_add, "int dim, Tensor index, Tensor src", (const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source),
               scatter_sum(x, dim, index, source, in_place)),
-    {"scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor!? "
-     "out=None)",
-     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
-         return scatter_reduce(x, dim, index, source, reduce, include_self);
-     },
-     function | method,
+    WISP_REDUCED(scatter_reduce, "src"),
+    {"scatter_reduce",
      R"(A copy in which `src` is combined by "sum", "prod", "mean", "amax" or "amin" at the places that `index` names.
         >>> wisp.scatter_reduce(wisp.zeros(2), 0, wisp.tensor([0, 0]), wisp.tensor([1.0, 3.0]), "amax")
         tensor([3., 0.]))"},
-    {"scatter_reduce_(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)",
-     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
-         check_apart(x, index, "scatter_reduce_"), check_apart(x, source, "scatter_reduce_");
-         assign_inplace(x, scatter_reduce(x, dim, index, source, reduce, include_self), "scatter_reduce_");
-         return x;
-     },
-     method},
     {"index_select(Tensor input, int dim, Tensor index, *, Tensor!? out=None)",
      [](const Tensor& x, int64_t dim, const Tensor& index) { return index_select(x, dim, index); }, stored | function | method,
      R"(The slices that `index` names, along a dimension.
@@ -676,22 +681,11 @@ static const Operators operators = {
               index_fill_any(x, dim, index, value, in_place)),
     WISP_PAIR(index_fill, "int dim, Tensor index, Number value", (const Tensor& x, int64_t dim, const Tensor& index, Scalar value),
               index_fill_number(x, dim, index, value, in_place)),
-    {"index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, "
-     "Tensor!? out=None)",
-     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
-         return index_reduce(x, dim, index, source, reduce, include_self);
-     },
-     function | method,
+    WISP_REDUCED(index_reduce, "source"),
+    {"index_reduce",
      R"(A copy in which slices are combined with those of `source` by "prod", "mean", "amax" or "amin".
         >>> wisp.index_reduce(wisp.ones(2), 0, wisp.tensor([0, 0]), wisp.tensor([2.0, 3.0]), "prod")
         tensor([6., 1.]))"},
-    {"index_reduce_(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True)",
-     [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) {
-         check_apart(x, index, "index_reduce_"), check_apart(x, source, "index_reduce_");
-         assign_inplace(x, index_reduce(x, dim, index, source, reduce, include_self), "index_reduce_");
-         return x;
-     },
-     method},
     {"take_along_dim(Tensor input, Tensor indices, int? dim=None, *, Tensor!? out=None)",
      [](const Tensor& x, const Tensor& indices, std::optional<int64_t> dim) { return take_along_dim(x, indices, dim); }, function | method,
      R"(Elements picked along a dimension, with broadcasting.

@@ -53,10 +53,11 @@ void make_writable(const Tensor& out, const Dims& sizes, const std::string& name
 
 void copy_out(const Tensor& out, const Tensor& result, const std::string& name, OutRule rule) {
     const DType r = result.dtype(), o = out.dtype();
+    const char* got = o == DType::i32 ? "int" : name_of(o);  // as PyTorch has it
     if (rule == OutRule::truth && o != DType::boolean && o != DType::u8)
         throw RuntimeError(name, " only supports bool tensor for result, got: ", type_name(o));
     if ((rule == OutRule::exact || rule == OutRule::decides) && r != o)
-        throw RuntimeError("Expected out tensor to have dtype ", r, ", but got ", o, " instead (", name,
+        throw RuntimeError("Expected out tensor to have dtype ", r, ", but got ", got, " instead (", name,
                            r == DType::boolean ? std::string(" does not support non-boolean outputs)")
                            : is_complex(r) ? str(": Expected object of scalar type ", type_name(r), " but got scalar type ", type_name(o),
                                                  " for argument 'out')")
@@ -65,7 +66,7 @@ void copy_out(const Tensor& out, const Tensor& result, const std::string& name, 
     if (rule == OutRule::castable &&
         ((is_complex(r) && !is_complex(o)) || (is_floating(r) && is_integral(o)) || (r != DType::boolean && o == DType::boolean)))
         throw RuntimeError("result type ", type_name(r), " can't be cast to the desired output type ", type_name(o), " (", name,
-                           ", out=): Expected out tensor to have dtype ", r, ", but got ", o == DType::i32 ? "int" : name_of(o),
+                           ", out=): Expected out tensor to have dtype ", r, ", but got ", got,
                            " instead: Expected result to be safely castable from ", type_name(r), " dtype, but got result with dtype ",
                            type_name(o));
     check_same_device(name.c_str(), out, result);

@@ -136,6 +136,8 @@ def test_sums_are_made_in_the_dtype_of_out():
     assert wisp.mean(x.to(wisp.complex64), out=wisp.empty(0)).item() == pytest.approx(x.mean().item())
     with pytest.raises(RuntimeError, match="Expected out tensor to have dtype float64"):
         wisp.sum(x, 0, dtype=wisp.float64, out=wisp.empty(()))
+    with pytest.raises(RuntimeError, match="but got int instead"):
+        wisp.linalg.inv(wisp.eye(2), out=wisp.empty(2, 2, dtype=wisp.int32))
     assert wisp.any(x, 0, out=wisp.empty(0, dtype=wisp.uint8)).item() == 1
     with pytest.raises(RuntimeError, match="any only supports bool tensor for result, got: Long"):
         wisp.any(x, 0, out=wisp.empty(0, dtype=wisp.int64))

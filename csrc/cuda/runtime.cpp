@@ -14,6 +14,9 @@
 #include "../core/errors.h"
 
 namespace wisp::cuda {
+
+bool in_use = false;
+
 namespace {
 
 constexpr int max_devices = 64;
@@ -77,6 +80,7 @@ DeviceState& start(int index) {
     s->info.l2_bytes = attribute(s->handle, 38);
     s->info.clock_khz = attribute(s->handle, 13);
     d.device_memory(&s->info.memory, s->handle);
+    in_use = true;
     use_devices();
     states[index] = s.release();
     return *states[index];

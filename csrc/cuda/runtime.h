@@ -18,6 +18,7 @@ namespace wisp::cuda {
 // Throws a RuntimeError (DeviceOutOfMemory for error 2) that names the call, for any result but success.
 void check(Result result, const char* what);
 
+extern bool in_use;           // a GPU was asked for something
 int device_count();           // 0 where there is no driver or GPU; never throws
 int check_device(int index);  // the index of a device that is there (-1: the current one), made ready for use
 int current_index();          // the current device of this thread

@@ -64,7 +64,7 @@ bool force_eager = false;
 
 // Grows with what regions spare: notes that share a program, or are never made. Those of a GPU gain in other ways, too, and tests note
 // everything.
-int64_t gained() { return compile::counts.notes - (devices_in_use || compile::worth_noting == 0 ? 0 : compile::counts.programs); }
+int64_t gained() { return compile::counts.notes - (cuda::in_use || compile::worth_noting == 0 ? 0 : compile::counts.programs); }
 
 // What `call` gives, which it does in a region.
 template <class Call> PyObject* call_in_region(Record& c, Call&& call) {
@@ -96,7 +96,7 @@ template <class Call> PyObject* call_in_region(Record& c, Call&& call) {
 //
 // Of a function that Python wrote, what a program gets is a copy: a function too, only that calls of it go through `call_awake`. Once its
 // calls gain nothing it *rests*: it is called as any function is, and costs nothing. All are woken when large memory is made, wherever that
-// is, or another device is used. That they are looked at in vain must not happen often: each time so many more large blocks go by first.
+// is, or a GPU is used. That they are looked at in vain must not happen often: each time so many more large blocks go by first.
 
 std::unordered_map<PyObject*, Record> functions;
 vectorcallfunc call_plain = nullptr;
@@ -134,14 +134,14 @@ void wake_all() {
     tape.stir = nullptr;
 }
 void stir() {
-    if (!devices_in_use && --blocks_left > 0) return;
+    if (!cuda::in_use && --blocks_left > 0) return;
     if (!PyGILState_Check()) return;  // the next block will do
     blocks_left = patience = std::min(2 * patience, most_patience);
     wake_all();
 }
 void rest(PyObject* function, Record& c) {
     const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
-    if (c.keeping || devices_in_use || compile::worth_noting < compile::usually_worth_noting) return;
+    if (c.keeping || cuda::in_use || compile::worth_noting < compile::usually_worth_noting) return;
     if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) return;  // whose bodies run outside of regions
     set_call(function, call_plain);
     c.rests = true;

@@ -341,6 +341,23 @@ with wisp.cuda.stream(wisp.cuda.Stream()):
 """
 
 
+# A compiled function that gains nothing on the CPU rests until a GPU is used.
+RESTING = """
+import wisp
+@wisp.compile
+def twice(x):
+    return x * 2
+def rests():
+    return id(twice.__code__) in wisp._core._resting_codes()
+for _ in range(20):
+    twice(wisp.ones(2))
+assert rests()
+wisp.ones(2, device="cuda")
+for _ in range(40):
+    assert twice(wisp.ones(2))[0] == 2 and not rests()
+"""
+
+
 # Kernels that wait for earlier work themselves are launched before it has ended, in graphs as well.
 EARLY = """
 import ctypes, os, wisp
@@ -483,6 +500,7 @@ for i, (ours, theirs, expected) in enumerate(cases):
         "LAUNCHES",
         "LISTS",
         "REPLAYS",
+        "RESTING",
         "EARLY",
         "FUSED",
         "PEAKS",

@@ -4,7 +4,8 @@ import functools
 import inspect
 import logging
 
-from wisp.fx.passes.infra.pass_manager import _topological_sort_passes, this_before_that_pass_constraint
+from wisp.fx.passes.infra import pass_manager
+from wisp.fx.passes.infra.pass_manager import this_before_that_pass_constraint
 
 __all__ = [
     "PassManager",
@@ -72,7 +73,7 @@ def these_before_those_pass_constraint(these, those):
     return lambda first, second: not (inspect.unwrap(first) == those and inspect.unwrap(second) == these)
 
 
-class PassManager:
+class PassManager(pass_manager.PassManager):
     """Calls `passes` one after another, each with what the one before returned; `constraints` say which may stand before which.
 
     >>> PassManager([lambda x: x + 1, lambda x: x * 2])(3)
@@ -80,22 +81,12 @@ class PassManager:
     """
 
     def __init__(self, passes=None, constraints=None):
-        self.passes, self.constraints, self._validated = list(passes or ()), list(constraints or ()), False
+        super().__init__(passes, constraints)
 
     @classmethod
     def build_from_passlist(cls, passes):
         """A manager of these passes without constraints."""
         return cls(passes)
-
-    def add_pass(self, _pass):
-        """Put a pass after the others."""
-        self.passes.append(_pass)
-        self._validated = False
-
-    def add_constraint(self, constraint):
-        """Add a function of two passes that says whether the first may stand before the second."""
-        self.constraints.append(constraint)
-        self._validated = False
 
     def remove_pass(self, _passes):
         """Take out the passes of these names."""
@@ -107,20 +98,10 @@ class PassManager:
         self.passes = [_replacement if one.__name__ == _target.__name__ else one for one in self.passes]
         self._validated = False
 
-    def solve_constraints(self):
-        """Order the passes as the constraints want them."""
-        self.passes = _topological_sort_passes(self.passes, self.constraints)
-        self._validated = True
-
     def validate(self):
         """Raise RuntimeError where a pass stands before one that must come first."""
-        if self._validated:
-            return
-        for i, first in enumerate(self.passes):
-            for second in self.passes[i + 1 :]:
-                if not all(allows(first, second) for allows in self.constraints):
-                    raise RuntimeError(f"pass schedule constraint violated: {first} may not stand before {second}")
-        self._validated = True
+        if not self._validated:
+            self.validate_constraints()
 
     def __call__(self, source):
         self.validate()

@@ -89,7 +89,7 @@ class PassManager:
         for i, first in enumerate(self.passes):
             for second in self.passes[i + 1 :]:
                 if not all(allows(first, second) for allows in self.constraints):
-                    raise RuntimeError(f"pass {first} may not stand before {second}: call solve_constraints")
+                    raise RuntimeError(f"pass schedule constraint violated: {first} may not stand before {second}; call solve_constraints")
         self._validated = True
 
     def __call__(self, module):

@@ -58,6 +58,8 @@ class Watch:
             return
         if not dis.opname[code.co_code[frame.f_lasti]].startswith(("RETURN", "INSTRUMENTED_RETURN")):
             return  # by an exception
+        if value is NotImplemented:
+            return  # an operator leaves the answer to the other operand, which types do not show
         where, kind, owner = self.declared[code]
         if kind != ANY:
             self.seen.add(where)

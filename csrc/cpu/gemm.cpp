@@ -449,6 +449,7 @@ template <class T> void real_one(const GemmArgs& g) { real_product(product_of<T>
 }  // namespace
 }  // namespace wisp::cpu::WISP_ISA
 
+#include "cpu/gemm_amx.h"
 #include "cpu/gemm_bf16.h"
 
 namespace wisp::cpu::WISP_ISA {
@@ -531,9 +532,17 @@ template <class Half> void reduced_rows(const GemmArgs& g) {
     round_to<Half>(g, c, g.n);
 }
 
-template <class Half> void reduced_one(const GemmArgs& g) {
+template <class Half, bool alone = false> void reduced_one(const GemmArgs& g) {
     if (g.m <= 0 || g.n <= 0) return;
     using W = Workspace;
+#if defined(WISP_TILES)
+    if constexpr (std::is_same_v<Half, bf16>)
+        if (g.k > 0 && (g.m > 1 || g.b_row != 1) && has_tiles()) {
+            AmxProduct product(g, alone ? 1 : num_threads());
+            W work(W::bytes_for<uint16_t>(product.left_size()));
+            return product.run(work.take<uint16_t>(product.left_size()));
+        }
+#endif
 #if defined(WISP_BF16_PAIRS)
     if constexpr (std::is_same_v<Half, bf16>)
         if (g.k > 0 && (g.m > 1 || g.b_row != 1) && has_bf16_pairs()) {  // one row times columns is bound by memory
@@ -700,11 +709,11 @@ template <class U> void integer_one(const GemmArgs& g) {
 // ---- dispatch -----------------------------------------------------------------------------------------------------
 
 using One = void (*)(const GemmArgs&);
-One one_of(DType dtype) {
+One one_of(DType dtype, bool alone) {  // `alone`: in one thread, of which others do the like
     switch (dtype) {
     case DType::f32: return &real_one<float>;
     case DType::f64: return &real_one<double>;
-    case DType::bf16: return &reduced_one<bf16>;
+    case DType::bf16: return alone ? &reduced_one<bf16, true> : &reduced_one<bf16>;
     case DType::f16: return &reduced_one<f16>;
     case DType::c64: return &complex_one<float>;
     case DType::c128: return &complex_one<double>;
@@ -718,13 +727,18 @@ One one_of(DType dtype) {
 }
 
 void matmul(DType dtype, const GemmArgs& g) {
-    const One one = one_of(dtype);
-    if (!one) return;
-    if (g.batch_dims == 0) return one(g);
+    if (g.batch_dims == 0) {
+        if (const One one = one_of(dtype, false)) one(g);
+        return;
+    }
     const int64_t size = item_size(dtype);
     int64_t total = 1;
     for (int t = 0; t < g.batch_dims; ++t) total *= g.batch_size[t];
     const double flops = 2. * double(g.m) * double(g.n) * double(most(1, g.k));
+    // Large matrices keep all threads busy one after another; small ones go to the threads whole.
+    const bool whole = flops < shared_flops && (total >= num_threads() || flops < thread_flops);
+    const One one = one_of(dtype, whole);
+    if (!one) return;
     auto run = [&](int64_t from, int64_t to) {
         GemmArgs matrix = g;
         matrix.batch_dims = 0;
@@ -743,8 +757,7 @@ void matmul(DType dtype, const GemmArgs& g) {
             one(matrix);
         }
     };
-    // Large matrices keep all threads busy one after another; small ones go to the threads whole.
-    if (flops >= shared_flops || (total < num_threads() && flops >= thread_flops)) return run(0, total);
+    if (!whole) return run(0, total);
     parallel_for(total, most(1, int64_t(thread_flops / 2 / most(1, int64_t(flops)))), run);
 }
 

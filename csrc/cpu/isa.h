@@ -25,6 +25,10 @@
 #define WISP_FUSED  // products and sums are rounded once
 #endif
 
+namespace wisp::cpu {
+bool tiles_allowed();  // whether the environment leaves AMX on
+}
+
 #if defined(WISP_ISA)
 namespace wisp::cpu::WISP_ISA {
 namespace {

@@ -6,8 +6,11 @@
 #include "isa.h"
 
 #include <cstring>
+#include <utility>
 #if defined(__x86_64__)
 #include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #include <sys/auxv.h>
@@ -192,6 +195,67 @@ WISP_BF16_PAIRS WISP_INLINE Register<float> add_pairs(Register<float> sum, Regis
 }
 WISP_BF16_PAIRS WISP_INLINE void round_to_bf16(uint16_t* to, Register<float> v) {
     vst1_u16(to, vreinterpret_u16_bf16(vcvt_bf16_f32((float32x4_t)v)));
+}
+#endif
+
+// ---- products of matrices in tiles: eight registers of 16 rows of 64 bytes
+
+// Written as text, so that no file needs the compiler's consent; called only where has_tiles(), between configure_tiles and
+// release_tiles in one thread. Tile b of a product is packed in pairs: row i of it has steps 2i and 2i + 1 of 16 columns.
+#if defined(__AVX512F__)
+#define WISP_TILES
+struct TileShapes {  // as the processor reads it
+    uint8_t palette = 1, start = 0, reserved[14] = {};
+    uint16_t row_bytes[16] = {};
+    uint8_t rows[16] = {};
+};
+// Linux lets a process use tiles when it asks, and refuses where a signal stack is too small for them; a fork inherits the answer.
+inline bool has_tiles() {
+    static const bool answer = [] {
+        constexpr long request_permission = 0x1023, tile_data = 18;
+        return tiles_allowed() && has_bf16_pairs() && __builtin_cpu_supports("amx-tile") && __builtin_cpu_supports("amx-bf16") &&
+               syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+    }();
+    return answer;
+}
+WISP_INLINE void configure_tiles(const TileShapes& shapes) { asm volatile("ldtilecfg %0" ::"m"(shapes)); }
+WISP_INLINE void release_tiles() { asm volatile("tilerelease" ::: "memory"); }
+template <int tile> WISP_INLINE void zero_tile() { asm volatile("tilezero %%tmm%c0" ::"i"(tile)); }
+template <int tile> WISP_INLINE void load_tile(const void* from, int64_t row_bytes) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(row_bytes), "i"(tile) : "memory");
+}
+template <int tile> WISP_INLINE void load_tile_once(const void* from, int64_t row_bytes) {  // and leave the first cache to others
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(row_bytes), "i"(tile) : "memory");
+}
+template <int tile> WISP_INLINE void store_tile(void* to, int64_t row_bytes) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(row_bytes), "i"(tile) : "memory");
+}
+template <int sum, int a, int b> WISP_INLINE void multiply_tiles() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sum), "i"(a), "i"(b));
+}
+
+// Pairs of the lanes of two vectors: of the first half of the lanes, of the last.
+template <int from, int... i>
+WISP_INLINE Register<uint16_t> pairs_of(Register<uint16_t> a, Register<uint16_t> b, std::integer_sequence<int, i...>) {
+    return __builtin_shufflevector(a, b, (from + i / 2 + i % 2 * 32)...);
+}
+WISP_INLINE Register<uint16_t> first_pairs(Register<uint16_t> a, Register<uint16_t> b) {
+    return pairs_of<0>(a, b, std::make_integer_sequence<int, 32>{});
+}
+WISP_INLINE Register<uint16_t> last_pairs(Register<uint16_t> a, Register<uint16_t> b) {
+    return pairs_of<16>(a, b, std::make_integer_sequence<int, 32>{});
+}
+
+// The first `count` of 16 bf16 and back; of 32 half words, zeros above them.
+WISP_INLINE Register<float> load_bf16(const uint16_t* p, int64_t count) {
+    return (Register<float>)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(__mmask16((1u << count) - 1), p)), 16);
+}
+WISP_BF16_PAIRS WISP_INLINE void round_to_bf16(uint16_t* to, Register<float> v, int64_t count) {
+    _mm256_mask_storeu_epi16(to, __mmask16((1u << count) - 1), (__m256i)_mm512_cvtneps_pbh((__m512)v));
+}
+WISP_INLINE Register<uint16_t> load_halves(const uint16_t* p, int64_t count) {
+    if (count >= 32) return *(const RegisterOf<uint16_t>::loose*)p;
+    return (Register<uint16_t>)_mm512_maskz_loadu_epi16((1u << count) - 1, p);
 }
 #endif
 

@@ -2,7 +2,7 @@
 //
 // CMakeLists.txt says which sets are built: WISP_LOWEST is the least of them, WISP_AVX2 and WISP_AVX512 are those above it.
 // AArch64 has one, NEON, which all of its processors know.
-// WISP_ISA=avx2 or WISP_ISA=base in the environment asks for less than the processor has, for tests.
+// WISP_ISA=avx2 or WISP_ISA=base in the environment asks for less than the processor has, for tests; WISP_ISA=avx512 for no tiles (AMX).
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -65,6 +65,7 @@ const Isa chosen = choose();
 }  // namespace
 
 const char* isa_name() { return names[chosen]; }
+bool tiles_allowed() { return !std::getenv("WISP_ISA"); }
 const char* missing_isa() { return chosen < lowest ? names[lowest] : nullptr; }
 std::string built_isas() {
     std::string built;

@@ -1,0 +1,359 @@
+// Products of bf16 matrices on processors with tiles (AMX), for gemm.cpp. Sums are float.
+//
+// One instruction multiplies 16 rows of 32 steps of k by 16 columns of them. Its left operand lies as a matrix does whose rows run
+// along k, and is read in place; the right one lies in pairs of neighbouring steps, [pair][column], and is packed. So of a product and
+// its transpose, Cᵀ = Bᵀ·Aᵀ, the one is computed that packs less. An element is summed step after step, whoever computes it.
+#pragma once
+#include "cpu/gemm_bf16.h"
+#if defined(WISP_TILES)
+
+namespace wisp::cpu::WISP_ISA {
+namespace {
+
+constexpr int64_t amx_side = 32;                             // rows and columns of C at a time: two tiles by two
+constexpr int64_t amx_depth = 32;                            // steps of k in a tile
+constexpr int64_t amx_block = amx_side * amx_depth;          // elements of 32 lanes by 32 steps
+constexpr int64_t amx_piece = 512;                 // steps that are summed at a time: 32 KB of the right operand stay in L1
+constexpr int64_t amx_deepest = 512;              // steps for which operands are packed at a time
+constexpr int64_t amx_rows_bytes = 512 << 10;      // of the left operand that L2 is to hold
+constexpr int64_t amx_columns_bytes = 1024 << 10;  // of the packed right one
+constexpr int64_t amx_copies = 2;                  // panels from which on rows are copied
+
+// An operand: lanes are rows of the left one, columns of the right one.
+struct AmxSide {
+    const bf16* at;
+    int64_t lanes, lane, step;  // how many; strides to the next lane and to the next step of k
+    const bf16* element(int64_t l, int64_t q) const { return at + l * lane + q * step; }
+    // What packing an element costs on either side.
+    double left_cost() const { return step == 1 ? 0 : lane == 1 ? 2 : 8; }
+    double right_cost() const { return lane == 1 ? 1 : step == 1 ? 1.5 : 8; }
+};
+
+// The transpose of 16 rows of 16 pairs, of which `columns` rows are wanted.
+WISP_INLINE void turn_pairs(const uint16_t* from, int64_t row, uint32_t* to, int64_t columns) {
+    turn_rows<float>([=](int i) __attribute__((always_inline)) { return reinterpret_cast<const float*>(from + i * row); }, 16,
+                     16, [&](int i, Register<float> v) __attribute__((always_inline)) {
+                         if (i < columns) store(reinterpret_cast<float*>(to + 16 * i), v);
+                     });
+}
+
+// Up to 32 lanes by 32 steps as [lane][step], zeros for the steps that are missing.
+inline void pack_along(const bf16* from, int64_t lane, int64_t step, int64_t lanes, int64_t steps, uint16_t* to) {
+    for (int64_t l = 0; l < lanes; ++l, from += lane, to += amx_depth)
+        if (step == 1) {
+            *(RegisterOf<uint16_t>::loose*)to = load_halves(&from->bits, steps);
+        } else {
+            for (int64_t q = 0; q < amx_depth; ++q) to[q] = q < steps ? from[q * step].bits : 0;
+        }
+}
+
+// The same as [half of the lanes][pair of steps][16 lanes][2]; a second half only where there are more than 16 lanes.
+inline void pack_across(const bf16* from, int64_t lane, int64_t step, int64_t lanes, int64_t steps, uint32_t* to) {
+    if (lane == 1) {
+        using Halves = Register<uint16_t>;
+        for (int64_t q = 0; q < amx_depth; q += 2, from += 2 * step, to += 16) {
+            __builtin_prefetch(from + amx_depth * step);  // the block of steps after this one
+            __builtin_prefetch(from + (amx_depth + 1) * step);
+            const Halves low = q < steps ? load_halves(&from->bits, lanes) : Halves{};
+            const Halves high = q + 1 < steps ? load_halves(&from[step].bits, lanes) : Halves{};
+            *(Halves*)to = first_pairs(low, high);
+            if (lanes > 16) *(Halves*)(to + 256) = last_pairs(low, high);
+        }
+        return;
+    }
+    if (step == 1 && steps == amx_depth && lanes % 16 == 0) {
+        for (int64_t l = 0; l < lanes; ++l) __builtin_prefetch(from + l * lane + 2 * amx_depth);  // two blocks ahead
+        for (int64_t l = 0; l < lanes; l += 16, to += 256) turn_pairs(&from[l * lane].bits, lane, to, 16);
+        return;
+    }
+    alignas(64) uint16_t rows[amx_block];
+    pack_along(from, lane, step, lanes, steps, rows);
+    if (lanes % 16 != 0) std::memset(rows + lanes * amx_depth, 0, size_t(16 - lanes % 16) * amx_depth * sizeof(uint16_t));
+    for (int64_t l = 0; l < lanes; l += 16) turn_pairs(rows + l * amx_depth, amx_depth, to + l * 16, 16);
+}
+
+// [lane][step] of any operand.
+inline void pack_rows(const AmxSide& x, int64_t l, int64_t q, int64_t lanes, int64_t steps, uint16_t* to) {
+    if (x.lane != 1 || x.step == 1) return pack_along(x.element(l, q), x.lane, x.step, lanes, steps, to);
+    alignas(64) uint32_t pairs[amx_block / 2];
+    pack_across(x.element(l, q), 1, x.step, lanes, steps, pairs);
+    const auto* const from = reinterpret_cast<const uint16_t*>(pairs);
+    for (int64_t h = 0; h < lanes; h += 16)
+        turn_pairs(from + h * amx_depth, amx_depth, reinterpret_cast<uint32_t*>(to + h * amx_depth), lanes - h);
+}
+
+// Rounds alpha * sums + beta * D to up to 32 rows and columns of C.
+WISP_BF16_PAIRS inline void amx_round(const GemmArgs& g, const float* sums, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+    const bool adds = g.d && g.beta != 0;
+    const Register<float> alpha = splat<float>(float(g.alpha)), beta = splat<float>(float(g.beta));
+    bf16* to = static_cast<bf16*>(g.c) + row * g.c_row + column;
+    const bf16* from = static_cast<const bf16*>(g.d) + (adds ? row * g.d_row + column * g.d_col : 0);
+    if (!adds && g.alpha == 1 && columns == amx_side) {
+        for (int64_t i = 0; i < rows; ++i, to += g.c_row) {
+            round_to_bf16(&to->bits, load(sums + i * amx_side));
+            round_to_bf16(&to[16].bits, load(sums + i * amx_side + 16));
+        }
+        return;
+    }
+    alignas(64) uint16_t gathered[16];
+    for (int64_t i = 0; i < rows; ++i, to += g.c_row, from += g.d_row)
+        for (int64_t j = 0; j < columns; j += 16) {
+            const int64_t count = least(16, columns - j);
+            Register<float> x = alpha * load(sums + i * amx_side + j);
+            if (adds) {
+                const uint16_t* d = &from[j * g.d_col].bits;
+                if (g.d_col != 1) {
+                    for (int64_t c = 0; c < count; ++c) gathered[c] = from[(j + c) * g.d_col].bits;
+                    d = gathered;
+                }
+                x += beta * load_bf16(d, count);
+            }
+            round_to_bf16(&to[j].bits, x, count);
+        }
+}
+
+// Where a stack of rows of the left operand is: whole tiles of steps, then one of those that are left.
+struct AmxRows {
+    const void* at;
+    int64_t row, step, count;  // bytes between rows and between tiles; tiles
+    const void* rest;          // null: none
+};
+
+// Sums of 16 or 32 rows by 16 or 32 columns, added to those that are there.
+template <bool high, bool wide>
+__attribute__((noinline)) void amx_sums(const AmxRows& rows, const uint16_t* b, float* sums, bool add) {
+    constexpr int64_t pitch = amx_side * sizeof(float);
+    float* const lower = sums + 16 * amx_side;
+    if (add) {
+        load_tile<0>(sums, pitch);
+        if (wide) load_tile<1>(sums + 16, pitch);
+        if (high) load_tile<2>(lower, pitch);
+        if (high && wide) load_tile<3>(lower + 16, pitch);
+    } else {
+        zero_tile<0>();
+        if (wide) zero_tile<1>();
+        if (high) zero_tile<2>();
+        if (high && wide) zero_tile<3>();
+    }
+    auto step = [&](const char* a, int64_t row) __attribute__((always_inline)) {
+        load_tile<6>(b, 64);
+        load_tile_once<4>(a, row);
+        multiply_tiles<0, 4, 6>();
+        if (wide) load_tile<7>(b + 512, 64);
+        if (wide) multiply_tiles<1, 4, 7>();
+        if (high) load_tile_once<5>(a + 16 * row, row);
+        if (high) multiply_tiles<2, 5, 6>();
+        if (high && wide) multiply_tiles<3, 5, 7>();
+        b += wide ? 1024 : 512;
+    };
+    const char* a = static_cast<const char*>(rows.at);
+    for (int64_t q = 0; q < rows.count; ++q, a += rows.step) step(a, rows.row);
+    if (rows.rest) step(static_cast<const char*>(rows.rest), amx_depth * sizeof(bf16));
+    store_tile<0>(sums, pitch);
+    if (wide) store_tile<1>(sums + 16, pitch);
+    if (high) store_tile<2>(lower, pitch);
+    if (high && wide) store_tile<3>(lower + 16, pitch);
+}
+
+// The shapes of the tiles for so many rows of the left operand.
+class AmxShapes {
+public:
+    AmxShapes() = default;
+    ~AmxShapes() { release_tiles(); }
+    AmxShapes(const AmxShapes&) = delete;
+    void set(int64_t rows) {
+        if (rows == rows_) return;
+        rows_ = rows;
+        TileShapes shapes;
+        for (int t = 0; t < 8; ++t) {
+            const bool lower = t == 2 || t == 3 || t == 5;
+            shapes.row_bytes[t] = 64;
+            shapes.rows[t] = uint8_t(t >= 6 ? 16 : !lower ? least(rows, 16) : rows > 16 ? rows - 16 : 16);
+        }
+        configure_tiles(shapes);
+    }
+
+private:
+    int64_t rows_ = 0;
+};
+
+class AmxProduct {
+public:
+    AmxProduct(const GemmArgs& g, int64_t threads)
+        : g_(g),
+          left_{static_cast<const bf16*>(g.a), g.m, g.a_row, g.a_col},
+          right_{static_cast<const bf16*>(g.b), g.n, g.b_col, g.b_row} {
+        const double m = double(g.m), n = double(g.n), across = m * n / double(g.k);  // turned sums
+        turned_ = n * right_.left_cost() + m * left_.right_cost() + across < m * left_.left_cost() + n * right_.right_cost();
+        if (turned_) std::swap(left_, right_);
+        depth_ = even(g.k, amx_deepest);
+        deep_ = divide_up(g.k, amx_depth) * amx_depth;
+        stacks_ = divide_up(left_.lanes, amx_side);
+        panels_ = divide_up(right_.lanes, amx_side);
+        at_once_ = most(1, amx_columns_bytes / (2 * amx_side * depth_));
+        cut(threads);
+    }
+    // Elements of the left operand that are packed beforehand.
+    int64_t left_size() const { return before_ ? stacks_ * amx_side * deep_ : 0; }
+
+    void run(uint16_t* packed) {
+        packed_ = packed;
+        if (before_) {
+            auto pack = [&](int64_t begin, int64_t end) {
+                for (int64_t i = begin; i < end; ++i) pack_stack(i, 0, g_.k, packed + i * amx_side * deep_);
+            };
+            if (row_cuts_ * column_cuts_ == 1) pack(0, stacks_);
+            else parallel_for(stacks_, 1, pack);
+        }
+        auto body = [&](int64_t at) {
+            const int64_t r = at / column_cuts_, s = at % column_cuts_;
+            share(stacks_ * r / row_cuts_, stacks_ * (r + 1) / row_cuts_, panels_ * s / column_cuts_, panels_ * (s + 1) / column_cuts_);
+        };
+        run_parallel(row_cuts_ * column_cuts_, body);
+    }
+
+private:
+    // Shares of rows by columns that take least time, each packing what it needs; but the left operand is packed beforehand where shares
+    // would do so again and again. Nanoseconds as measured: what matters is their proportions.
+    void cut(int64_t threads) {
+        const double k = double(g_.k), line = 0.067 * k, right = 0.15 * k, multiply = 6e-4 * k * amx_side;
+        const double left = left_.step == 1 ? line : 0.2 * k;
+        auto time_of = [&](int64_t stacks, int64_t panels, bool before) {
+            const double rows = double(stacks * amx_side);
+            return rows * (before ? line : left) + double(panels) * (amx_side * right + rows * multiply);
+        };
+        const double all = time_of(stacks_, panels_, false);
+        const int64_t wanted = most(1, least(threads, int64_t(all / 4000)));
+        double shortest = 0;
+        for (int64_t r = 1; r <= least(wanted, stacks_); ++r) {
+            const int64_t s = least(panels_, divide_up(wanted, r)), panels = divide_up(panels_, s);
+            const bool before = left_.step != 1 && (s > 1 || panels > at_once_);
+            const double beforehand = before ? 1.5 * double(left_.lanes) * left / double(wanted) : 0;
+            const double time = time_of(divide_up(stacks_, r), panels, before) + beforehand;
+            if (r == 1 || time < shortest) shortest = time, row_cuts_ = r, column_cuts_ = s, before_ = before;
+        }
+    }
+
+    // How long a part of k is: about equally long, whole tiles.
+    static int64_t even(int64_t k, int64_t longest) { return divide_up(divide_up(k, divide_up(k, longest)), amx_depth) * amx_depth; }
+
+    // Stacks [i0, i1) by panels [j0, j1): blocks of panels that are packed and then meet all the rows, a block of those at a time.
+    void share(int64_t i0, int64_t i1, int64_t j0, int64_t j1) const {
+        const int64_t panel = amx_side * depth_, k = g_.k, piece = even(depth_, amx_piece);
+        const int64_t at_once = least(j1 - j0, at_once_);
+        const int64_t tall = least(i1 - i0, most(1, amx_rows_bytes / (2 * panel)));
+        // Rows that begin anywhere in a line of the cache are two lines to a tile.
+        const bool aligned = left_.lane % amx_depth == 0 && reinterpret_cast<uintptr_t>(left_.at) % 64 == 0;
+        const bool copies = !before_ && (left_.step != 1 || (!aligned && j1 - j0 >= amx_copies));
+        const bool one_pass = depth_ >= k, one_piece = piece >= k, rests = !before_ && !copies && k % amx_depth != 0;
+        auto* const b = static_cast<uint16_t*>(scratch(slot_b, size_t(at_once * panel) * sizeof(bf16)));
+        auto* const a = copies || rests
+                            ? static_cast<uint16_t*>(scratch(slot_a, size_t(copies ? tall * panel : (i1 - i0) * amx_block) * sizeof(bf16)))
+                            : nullptr;
+        const int64_t blocks = one_piece ? 1 : one_pass ? tall : (i1 - i0) * at_once;
+        auto* const waiting = static_cast<float*>(scratch(slot_partial, size_t(blocks * amx_block) * sizeof(float)));
+        AmxShapes shapes;
+        if (rests)
+            for (int64_t i = i0; i < i1; ++i)
+                pack_rows(left_, i * amx_side, k / amx_depth * amx_depth, rows_of(i), k % amx_depth, a + (i - i0) * amx_block);
+        for (int64_t jb = j0; jb < j1; jb += at_once)
+            for (int64_t q = 0; q < k; q += depth_) {
+                const int64_t je = least(jb + at_once, j1), steps = least(depth_, k - q);
+                pack_panels(jb, je, q, steps, b);
+                for (int64_t ib = i0; ib < i1; ib += tall) {
+                    const int64_t ie = least(ib + tall, i1);
+                    if (copies)
+                        for (int64_t i = ib; i < ie; ++i) pack_stack(i, q, steps, a + (i - ib) * panel);
+                    for (int64_t j = jb; j < je; ++j)
+                        for (int64_t s = 0; s < steps; s += piece) {
+                            const int64_t columns = columns_of(j), deep = least(piece, steps - s);
+                            const uint16_t* const right = b + (j - jb) * panel + s * (columns > 16 ? 32 : 16);
+                            for (int64_t i = ib; i < ie; ++i) {
+                                const int64_t rows = rows_of(i);
+                                float* const sums =
+                                    waiting + (one_piece ? 0 : one_pass ? i - ib : (i - i0) * at_once + j - jb) * amx_block;
+                                const AmxRows left = copies ? side_by_side(a + (i - ib) * panel + s * amx_side, deep)
+                                                            : left_rows(i, q + s, deep, rests ? a + (i - i0) * amx_block : nullptr);
+                                shapes.set(rows);
+                                sum_of(rows > 16, columns > 16)(left, right, sums, q + s > 0);
+                                if (q + s + deep >= k) finish(sums, i * amx_side, rows, j * amx_side, columns);
+                            }
+                        }
+                }
+            }
+    }
+    int64_t columns_of(int64_t panel) const { return least(amx_side, right_.lanes - panel * amx_side); }
+    int64_t rows_of(int64_t stack) const { return least(amx_side, left_.lanes - stack * amx_side); }
+    static auto sum_of(bool high, bool wide) -> decltype(&amx_sums<true, true>) {
+        return high ? wide ? amx_sums<true, true> : amx_sums<true, false> : wide ? amx_sums<false, true> : amx_sums<false, false>;
+    }
+    void pack_panels(int64_t from, int64_t to, int64_t q, int64_t steps, uint16_t* out) const {
+        const int64_t panel = amx_side * depth_;
+        if (right_.lane != 1) {
+            for (int64_t j = from; j < to; ++j)
+                pack_panel(j * amx_side, least(amx_side, right_.lanes - j * amx_side), q, steps, out + (j - from) * panel);
+            return;
+        }
+        using Halves = Register<uint16_t>;
+        const int64_t all = divide_up(steps, amx_depth) * amx_depth;
+        for (int64_t s = 0; s < all; s += 2) {
+            const bf16* const low = right_.element(0, q + s);
+            for (int64_t j = from; j < to; ++j) {
+                const int64_t column = j * amx_side, columns = least(amx_side, right_.lanes - column);
+                const Halves x = s < steps ? load_halves(&low[column].bits, columns) : Halves{};
+                const Halves y = s + 1 < steps ? load_halves(&low[column + right_.step].bits, columns) : Halves{};
+                uint16_t* const at = out + (j - from) * panel + s / amx_depth * (columns > 16 ? amx_block : amx_block / 2) + s % amx_depth * 16;
+                *(Halves*)at = first_pairs(x, y);
+                if (columns > 16) *(Halves*)(at + 512) = last_pairs(x, y);
+            }
+        }
+    }
+    void pack_panel(int64_t column, int64_t columns, int64_t q, int64_t steps, uint16_t* to) const {
+        for (int64_t s = 0; s < steps; s += amx_depth, to += columns > 16 ? amx_block : amx_block / 2)
+            pack_across(right_.element(column, q + s), right_.lane, right_.step, columns, least(amx_depth, steps - s),
+                        reinterpret_cast<uint32_t*>(to));
+    }
+    void pack_stack(int64_t stack, int64_t q, int64_t steps, uint16_t* to) const {
+        const int64_t rows = rows_of(stack);
+        if (left_.step == 1)  // each row at once: memory brings what comes next
+            for (int64_t r = 0; r < rows; ++r) {
+                const bf16* const from = left_.element(stack * amx_side + r, q);
+                for (int64_t s = 0; s < steps; s += amx_depth)
+                    *(Register<uint16_t>*)(to + s * amx_side + r * amx_depth) = load_halves(&from[s].bits, steps - s);
+            }
+        else
+            for (int64_t s = 0; s < steps; s += amx_depth, to += amx_block)
+                pack_rows(left_, stack * amx_side, q + s, rows, least(amx_depth, steps - s), to);
+    }
+    static AmxRows side_by_side(const uint16_t* at, int64_t steps) {
+        return {at, amx_depth * int64_t(sizeof(bf16)), amx_block * int64_t(sizeof(bf16)), divide_up(steps, amx_depth), nullptr};
+    }
+    AmxRows left_rows(int64_t stack, int64_t q, int64_t steps, const uint16_t* rest) const {
+        constexpr int64_t bytes = sizeof(bf16);
+        if (before_) return side_by_side(packed_ + stack * amx_side * deep_ + q * amx_side, steps);
+        return {left_.element(stack * amx_side, q), left_.lane * bytes, amx_depth * bytes, steps / amx_depth,
+                steps % amx_depth != 0 ? rest : nullptr};
+    }
+    // Sums become elements of C.
+    void finish(const float* sums, int64_t row, int64_t rows, int64_t column, int64_t columns) const {
+        if (!turned_) return amx_round(g_, sums, row, rows, column, columns);
+        alignas(64) float across[amx_block];
+        for (int64_t c = 0; c < columns; c += 16)
+            for (int64_t r = 0; r < rows; r += 16)
+                turn_block<float>(sums + r * amx_side + c, amx_side, 16, 16, [&](int i, Register<float> v)
+                                                                                 __attribute__((always_inline)) {
+                                                                                     store(across + (c + i) * amx_side + r, v);
+                                                                                 });
+        amx_round(g_, across, column, columns, row, rows);
+    }
+
+    const GemmArgs& g_;
+    AmxSide left_, right_;
+    bool turned_, before_ = false;
+    int64_t depth_, deep_, stacks_, panels_, at_once_, row_cuts_ = 1, column_cuts_ = 1;
+    const uint16_t* packed_ = nullptr;
+};
+
+}  // namespace
+}  // namespace wisp::cpu::WISP_ISA
+#endif

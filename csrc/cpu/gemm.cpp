@@ -539,8 +539,9 @@ template <class Half, bool alone = false> void reduced_one(const GemmArgs& g) {
     if constexpr (std::is_same_v<Half, bf16>)
         if (g.k > 0 && (g.m > 1 || g.b_row != 1) && has_tiles()) {
             AmxProduct product(g, alone ? 1 : num_threads());
-            W work(W::bytes_for<uint16_t>(product.left_size()));
-            return product.run(work.take<uint16_t>(product.left_size()));
+            W work(W::bytes_for<uint16_t>(product.left_size()) + W::bytes_for<uint16_t>(product.right_size()));
+            auto* const left = work.take<uint16_t>(product.left_size());
+            return product.run(left, work.take<uint16_t>(product.right_size()));
         }
 #endif
 #if defined(WISP_BF16_PAIRS)

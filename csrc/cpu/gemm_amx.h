@@ -10,14 +10,14 @@
 namespace wisp::cpu::WISP_ISA {
 namespace {
 
-constexpr int64_t amx_side = 32;                             // rows and columns of C at a time: two tiles by two
-constexpr int64_t amx_depth = 32;                            // steps of k in a tile
-constexpr int64_t amx_block = amx_side * amx_depth;          // elements of 32 lanes by 32 steps
-constexpr int64_t amx_piece = 512;                 // steps that are summed at a time: 32 KB of the right operand stay in L1
-constexpr int64_t amx_deepest = 512;              // steps for which operands are packed at a time
-constexpr int64_t amx_rows_bytes = 512 << 10;      // of the left operand that L2 is to hold
-constexpr int64_t amx_columns_bytes = 1024 << 10;  // of the packed right one
-constexpr int64_t amx_copies = 2;                  // panels from which on rows are copied
+constexpr int64_t amx_side = 32;                     // rows and columns of C at a time: two tiles by two
+constexpr int64_t amx_depth = 32;                    // steps of k in a tile
+constexpr int64_t amx_block = amx_side * amx_depth;  // elements of 32 lanes by 32 steps
+constexpr int64_t amx_piece = 512;                   // steps that are summed at a time: 32 KB of the right operand stay in L1
+constexpr int64_t amx_longest = 1024;                // k for which a block of C has whole rows and columns in L2
+constexpr int64_t amx_rows_bytes = 256 << 10;        // of these rows
+constexpr int64_t amx_columns_bytes = 1024 << 10;    // of these columns
+constexpr int64_t amx_square = 16;                   // blocks of sums in a row or column of those that are in L2 else
 
 // An operand: lanes are rows of the left one, columns of the right one.
 struct AmxSide {
@@ -31,8 +31,8 @@ struct AmxSide {
 
 // The transpose of 16 rows of 16 pairs, of which `columns` rows are wanted.
 WISP_INLINE void turn_pairs(const uint16_t* from, int64_t row, uint32_t* to, int64_t columns) {
-    turn_rows<float>([=](int i) __attribute__((always_inline)) { return reinterpret_cast<const float*>(from + i * row); }, 16,
-                     16, [&](int i, Register<float> v) __attribute__((always_inline)) {
+    turn_rows<float>([=](int i) __attribute__((always_inline)) { return reinterpret_cast<const float*>(from + i * row); }, 16, 16,
+                     [&](int i, Register<float> v) __attribute__((always_inline)) {
                          if (i < columns) store(reinterpret_cast<float*>(to + 16 * i), v);
                      });
 }
@@ -120,8 +120,7 @@ struct AmxRows {
 };
 
 // Sums of 16 or 32 rows by 16 or 32 columns, added to those that are there.
-template <bool high, bool wide>
-__attribute__((noinline)) void amx_sums(const AmxRows& rows, const uint16_t* b, float* sums, bool add) {
+template <bool high, bool wide> __attribute__((noinline)) void amx_sums(const AmxRows& rows, const uint16_t* b, float* sums, bool add) {
     constexpr int64_t pitch = amx_side * sizeof(float);
     float* const lower = sums + 16 * amx_side;
     if (add) {
@@ -180,31 +179,34 @@ private:
 class AmxProduct {
 public:
     AmxProduct(const GemmArgs& g, int64_t threads)
-        : g_(g),
-          left_{static_cast<const bf16*>(g.a), g.m, g.a_row, g.a_col},
-          right_{static_cast<const bf16*>(g.b), g.n, g.b_col, g.b_row} {
+        : g_(g), left_{static_cast<const bf16*>(g.a), g.m, g.a_row, g.a_col}, right_{static_cast<const bf16*>(g.b), g.n, g.b_col, g.b_row} {
         const double m = double(g.m), n = double(g.n), across = m * n / double(g.k);  // turned sums
         turned_ = n * right_.left_cost() + m * left_.right_cost() + across < m * left_.left_cost() + n * right_.right_cost();
         if (turned_) std::swap(left_, right_);
-        depth_ = even(g.k, amx_deepest);
+        piece_ = even(g.k, amx_piece);
         deep_ = divide_up(g.k, amx_depth) * amx_depth;
         stacks_ = divide_up(left_.lanes, amx_side);
         panels_ = divide_up(right_.lanes, amx_side);
-        at_once_ = most(1, amx_columns_bytes / (2 * amx_side * depth_));
+        // L2 holds the rows of a block in full length and the columns of a share; where k is too long for that, a block's sums.
+        const bool longer = deep_ > amx_longest;
+        depth_ = longer ? piece_ : deep_;
+        tall_ = longer ? amx_square : most(1, amx_rows_bytes / (2 * amx_side * deep_));
+        wide_ = longer ? amx_square : most(1, amx_columns_bytes / (2 * amx_side * deep_));
         cut(threads);
     }
-    // Elements of the left operand that are packed beforehand.
-    int64_t left_size() const { return before_ ? stacks_ * amx_side * deep_ : 0; }
+    // Elements of the operands that are packed beforehand.
+    int64_t left_size() const { return left_before_ ? stacks_ * amx_side * deep_ : 0; }
+    int64_t right_size() const { return right_before_ ? panels_ * amx_side * deep_ : 0; }
 
-    void run(uint16_t* packed) {
-        packed_ = packed;
-        if (before_) {
-            auto pack = [&](int64_t begin, int64_t end) {
-                for (int64_t i = begin; i < end; ++i) pack_stack(i, 0, g_.k, packed + i * amx_side * deep_);
-            };
-            if (row_cuts_ * column_cuts_ == 1) pack(0, stacks_);
-            else parallel_for(stacks_, 1, pack);
-        }
+    void run(uint16_t* left, uint16_t* right) {
+        packed_left_ = left, packed_right_ = right;
+        const bool together = row_cuts_ * column_cuts_ > 1;
+        auto pack_left = [&](int64_t begin, int64_t end) {
+            for (int64_t i = begin; i < end; ++i) pack_stack(i, 0, g_.k, left + i * amx_side * deep_);
+        };
+        auto pack_right = [&](int64_t begin, int64_t end) { pack_panels(begin, end, right + begin * amx_side * deep_); };
+        if (left_before_) parallel_for(stacks_, together ? 1 : stacks_, pack_left);
+        if (right_before_) parallel_for(panels_, together ? 1 : panels_, pack_right);
         auto body = [&](int64_t at) {
             const int64_t r = at / column_cuts_, s = at % column_cuts_;
             share(stacks_ * r / row_cuts_, stacks_ * (r + 1) / row_cuts_, panels_ * s / column_cuts_, panels_ * (s + 1) / column_cuts_);
@@ -213,8 +215,11 @@ public:
     }
 
 private:
-    // Shares of rows by columns that take least time, each packing what it needs; but the left operand is packed beforehand where shares
-    // would do so again and again. Nanoseconds as measured: what matters is their proportions.
+    // How long a part of k is: about equally long, whole tiles.
+    static int64_t even(int64_t k, int64_t longest) { return divide_up(divide_up(k, divide_up(k, longest)), amx_depth) * amx_depth; }
+
+    // Shares of rows by columns that take least time, each packing what it needs; but an operand is packed beforehand where shares would
+    // do so again and again. Nanoseconds as measured: what matters is their proportions.
     void cut(int64_t threads) {
         const double k = double(g_.k), line = 0.067 * k, right = 0.15 * k, multiply = 6e-4 * k * amx_side;
         const double left = left_.step == 1 ? line : 0.2 * k;
@@ -223,95 +228,89 @@ private:
             return rows * (before ? line : left) + double(panels) * (amx_side * right + rows * multiply);
         };
         const double all = time_of(stacks_, panels_, false);
-        const int64_t wanted = most(1, least(threads, int64_t(all / 4000)));
+        int64_t wanted = most(1, least(threads, int64_t(all / 4000)));
+        if (threads > 1 && all > 3e6 * double(threads)) wanted = 4 * threads;  // a thread that is late costs less
         double shortest = 0;
         for (int64_t r = 1; r <= least(wanted, stacks_); ++r) {
             const int64_t s = least(panels_, divide_up(wanted, r)), panels = divide_up(panels_, s);
-            const bool before = left_.step != 1 && (s > 1 || panels > at_once_);
+            const bool before = left_.step != 1 && (s > 1 || panels > wide_);
             const double beforehand = before ? 1.5 * double(left_.lanes) * left / double(wanted) : 0;
             const double time = time_of(divide_up(stacks_, r), panels, before) + beforehand;
-            if (r == 1 || time < shortest) shortest = time, row_cuts_ = r, column_cuts_ = s, before_ = before;
+            if (r > 1 && time >= shortest) continue;
+            shortest = time, row_cuts_ = r, column_cuts_ = s, left_before_ = before, right_before_ = panels > wide_ || r > 4;
         }
     }
 
-    // How long a part of k is: about equally long, whole tiles.
-    static int64_t even(int64_t k, int64_t longest) { return divide_up(divide_up(k, divide_up(k, longest)), amx_depth) * amx_depth; }
-
-    // Stacks [i0, i1) by panels [j0, j1): blocks of panels that are packed and then meet all the rows, a block of those at a time.
+    // Stacks [i0, i1) by panels [j0, j1), a block of C after the other.
     void share(int64_t i0, int64_t i1, int64_t j0, int64_t j1) const {
-        const int64_t panel = amx_side * depth_, k = g_.k, piece = even(depth_, amx_piece);
-        const int64_t at_once = least(j1 - j0, at_once_);
-        const int64_t tall = least(i1 - i0, most(1, amx_rows_bytes / (2 * panel)));
+        const int64_t panel = amx_side * deep_, k = g_.k, tall = least(i1 - i0, tall_), wide = least(j1 - j0, wide_);
         // Rows that begin anywhere in a line of the cache are two lines to a tile.
         const bool aligned = left_.lane % amx_depth == 0 && reinterpret_cast<uintptr_t>(left_.at) % 64 == 0;
-        const bool copies = !before_ && (left_.step != 1 || (!aligned && j1 - j0 >= amx_copies));
-        const bool one_pass = depth_ >= k, one_piece = piece >= k, rests = !before_ && !copies && k % amx_depth != 0;
-        auto* const b = static_cast<uint16_t*>(scratch(slot_b, size_t(at_once * panel) * sizeof(bf16)));
-        auto* const a = copies || rests
-                            ? static_cast<uint16_t*>(scratch(slot_a, size_t(copies ? tall * panel : (i1 - i0) * amx_block) * sizeof(bf16)))
-                            : nullptr;
-        const int64_t blocks = one_piece ? 1 : one_pass ? tall : (i1 - i0) * at_once;
-        auto* const waiting = static_cast<float*>(scratch(slot_partial, size_t(blocks * amx_block) * sizeof(float)));
-        AmxShapes shapes;
+        const bool copies = !left_before_ && (left_.step != 1 || ((!aligned || depth_ < deep_) && j1 - j0 >= 2));
+        const bool rests = !left_before_ && !copies && k % amx_depth != 0;
+        const bool one_pass = depth_ >= k, one_piece = piece_ >= k;
+        const int64_t left_size = copies ? tall * amx_side * depth_ : rests ? (i1 - i0) * amx_block : 0;
+        auto* const a = left_size == 0 ? nullptr : static_cast<uint16_t*>(scratch(slot_a, size_t(left_size) * sizeof(bf16)));
+        auto* const b =
+            right_before_ ? packed_right_ + j0 * panel : static_cast<uint16_t*>(scratch(slot_b, size_t((j1 - j0) * panel) * sizeof(bf16)));
+        const int64_t blocks = one_piece ? 1 : one_pass ? tall : tall * wide;
+        auto* const sums = static_cast<float*>(scratch(slot_partial, size_t(blocks * amx_block) * sizeof(float)));
         if (rests)
             for (int64_t i = i0; i < i1; ++i)
                 pack_rows(left_, i * amx_side, k / amx_depth * amx_depth, rows_of(i), k % amx_depth, a + (i - i0) * amx_block);
-        for (int64_t jb = j0; jb < j1; jb += at_once)
-            for (int64_t q = 0; q < k; q += depth_) {
-                const int64_t je = least(jb + at_once, j1), steps = least(depth_, k - q);
-                pack_panels(jb, je, q, steps, b);
-                for (int64_t ib = i0; ib < i1; ib += tall) {
-                    const int64_t ie = least(ib + tall, i1);
+        if (!right_before_) pack_panels(j0, j1, b);
+        AmxShapes shapes;
+        for (int64_t jb = j0; jb < j1; jb += wide)
+            for (int64_t ib = i0; ib < i1; ib += tall)
+                for (int64_t q = 0; q < k; q += depth_) {
+                    const int64_t ie = least(ib + tall, i1), je = least(jb + wide, j1), steps = least(depth_, k - q);
                     if (copies)
-                        for (int64_t i = ib; i < ie; ++i) pack_stack(i, q, steps, a + (i - ib) * panel);
+                        for (int64_t i = ib; i < ie; ++i) pack_stack(i, q, steps, a + (i - ib) * amx_side * depth_);
                     for (int64_t j = jb; j < je; ++j)
-                        for (int64_t s = 0; s < steps; s += piece) {
-                            const int64_t columns = columns_of(j), deep = least(piece, steps - s);
-                            const uint16_t* const right = b + (j - jb) * panel + s * (columns > 16 ? 32 : 16);
+                        for (int64_t s = 0; s < steps; s += piece_) {
+                            const int64_t columns = columns_of(j), deep = least(piece_, steps - s);
+                            const uint16_t* const right = b + (j - j0) * panel + (q + s) * (columns > 16 ? 32 : 16);
                             for (int64_t i = ib; i < ie; ++i) {
                                 const int64_t rows = rows_of(i);
-                                float* const sums =
-                                    waiting + (one_piece ? 0 : one_pass ? i - ib : (i - i0) * at_once + j - jb) * amx_block;
-                                const AmxRows left = copies ? side_by_side(a + (i - ib) * panel + s * amx_side, deep)
+                                float* const sum = sums + (one_piece ? 0 : one_pass ? i - ib : (i - ib) * wide + j - jb) * amx_block;
+                                const AmxRows left = copies ? side_by_side(a + (i - ib) * amx_side * depth_ + s * amx_side, deep)
                                                             : left_rows(i, q + s, deep, rests ? a + (i - i0) * amx_block : nullptr);
                                 shapes.set(rows);
-                                sum_of(rows > 16, columns > 16)(left, right, sums, q + s > 0);
-                                if (q + s + deep >= k) finish(sums, i * amx_side, rows, j * amx_side, columns);
+                                sum_of(rows > 16, columns > 16)(left, right, sum, q + s > 0);
+                                if (q + s + deep >= k) finish(sum, i * amx_side, rows, j * amx_side, columns);
                             }
                         }
                 }
-            }
     }
     int64_t columns_of(int64_t panel) const { return least(amx_side, right_.lanes - panel * amx_side); }
     int64_t rows_of(int64_t stack) const { return least(amx_side, left_.lanes - stack * amx_side); }
     static auto sum_of(bool high, bool wide) -> decltype(&amx_sums<true, true>) {
         return high ? wide ? amx_sums<true, true> : amx_sums<true, false> : wide ? amx_sums<false, true> : amx_sums<false, false>;
     }
-    void pack_panels(int64_t from, int64_t to, int64_t q, int64_t steps, uint16_t* out) const {
-        const int64_t panel = amx_side * depth_;
+    // Panels [from, to), each `deep_` steps.
+    void pack_panels(int64_t from, int64_t to, uint16_t* out) const {
+        const int64_t panel = amx_side * deep_, k = g_.k;
         if (right_.lane != 1) {
             for (int64_t j = from; j < to; ++j)
-                pack_panel(j * amx_side, least(amx_side, right_.lanes - j * amx_side), q, steps, out + (j - from) * panel);
+                for (int64_t q = 0; q < k; q += amx_depth)
+                    pack_across(right_.element(j * amx_side, q), right_.lane, right_.step, columns_of(j), least(amx_depth, k - q),
+                                reinterpret_cast<uint32_t*>(out + (j - from) * panel + q * (columns_of(j) > 16 ? 32 : 16)));
             return;
         }
+        // Two lines of all panels at a time: memory brings what comes next.
         using Halves = Register<uint16_t>;
-        const int64_t all = divide_up(steps, amx_depth) * amx_depth;
-        for (int64_t s = 0; s < all; s += 2) {
-            const bf16* const low = right_.element(0, q + s);
+        for (int64_t q = 0; q < deep_; q += 2) {
+            const bf16* const low = right_.element(0, q);
             for (int64_t j = from; j < to; ++j) {
-                const int64_t column = j * amx_side, columns = least(amx_side, right_.lanes - column);
-                const Halves x = s < steps ? load_halves(&low[column].bits, columns) : Halves{};
-                const Halves y = s + 1 < steps ? load_halves(&low[column + right_.step].bits, columns) : Halves{};
-                uint16_t* const at = out + (j - from) * panel + s / amx_depth * (columns > 16 ? amx_block : amx_block / 2) + s % amx_depth * 16;
+                const int64_t column = j * amx_side, columns = columns_of(j);
+                const Halves x = q < k ? load_halves(&low[column].bits, columns) : Halves{};
+                const Halves y = q + 1 < k ? load_halves(&low[column + right_.step].bits, columns) : Halves{};
+                const int64_t tile = q / amx_depth * amx_depth;
+                uint16_t* const at = out + (j - from) * panel + tile * (columns > 16 ? 32 : 16) + (q - tile) * 16;
                 *(Halves*)at = first_pairs(x, y);
                 if (columns > 16) *(Halves*)(at + 512) = last_pairs(x, y);
             }
         }
-    }
-    void pack_panel(int64_t column, int64_t columns, int64_t q, int64_t steps, uint16_t* to) const {
-        for (int64_t s = 0; s < steps; s += amx_depth, to += columns > 16 ? amx_block : amx_block / 2)
-            pack_across(right_.element(column, q + s), right_.lane, right_.step, columns, least(amx_depth, steps - s),
-                        reinterpret_cast<uint32_t*>(to));
     }
     void pack_stack(int64_t stack, int64_t q, int64_t steps, uint16_t* to) const {
         const int64_t rows = rows_of(stack);
@@ -330,7 +329,7 @@ private:
     }
     AmxRows left_rows(int64_t stack, int64_t q, int64_t steps, const uint16_t* rest) const {
         constexpr int64_t bytes = sizeof(bf16);
-        if (before_) return side_by_side(packed_ + stack * amx_side * deep_ + q * amx_side, steps);
+        if (left_before_) return side_by_side(packed_left_ + stack * amx_side * deep_ + q * amx_side, steps);
         return {left_.element(stack * amx_side, q), left_.lane * bytes, amx_depth * bytes, steps / amx_depth,
                 steps % amx_depth != 0 ? rest : nullptr};
     }
@@ -340,18 +339,18 @@ private:
         alignas(64) float across[amx_block];
         for (int64_t c = 0; c < columns; c += 16)
             for (int64_t r = 0; r < rows; r += 16)
-                turn_block<float>(sums + r * amx_side + c, amx_side, 16, 16, [&](int i, Register<float> v)
-                                                                                 __attribute__((always_inline)) {
-                                                                                     store(across + (c + i) * amx_side + r, v);
-                                                                                 });
+                turn_block<float>(sums + r * amx_side + c, amx_side, 16, 16, [&](int i, Register<float> v) __attribute__((always_inline)) {
+                    store(across + (c + i) * amx_side + r, v);
+                });
         amx_round(g_, across, column, columns, row, rows);
     }
 
     const GemmArgs& g_;
     AmxSide left_, right_;
-    bool turned_, before_ = false;
-    int64_t depth_, deep_, stacks_, panels_, at_once_, row_cuts_ = 1, column_cuts_ = 1;
-    const uint16_t* packed_ = nullptr;
+    bool turned_, left_before_ = false, right_before_ = false;
+    int64_t piece_, depth_, deep_;  // steps that are summed at a time, before others of C's block, and in all
+    int64_t stacks_, panels_, tall_, wide_, row_cuts_ = 1, column_cuts_ = 1;
+    uint16_t *packed_left_ = nullptr, *packed_right_ = nullptr;
 };
 
 }  // namespace

@@ -532,12 +532,13 @@ template <class Half> void reduced_rows(const GemmArgs& g) {
     round_to<Half>(g, c, g.n);
 }
 
+constexpr double least_for_tiles = 16384;  // products of numbers; fewer take longer to prepare than to compute
 template <class Half, bool alone = false> void reduced_one(const GemmArgs& g) {
     if (g.m <= 0 || g.n <= 0) return;
     using W = Workspace;
 #if defined(WISP_TILES)
     if constexpr (std::is_same_v<Half, bf16>)
-        if (g.k > 0 && (g.m > 1 || g.b_row != 1) && has_tiles()) {
+        if (double(g.m) * double(g.n) * double(g.k) > least_for_tiles && has_tiles()) {
             AmxProduct product(g, alone ? 1 : num_threads());
             W work(W::bytes_for<uint16_t>(product.left_size()) + W::bytes_for<uint16_t>(product.right_size()));
             auto* const left = work.take<uint16_t>(product.left_size());

@@ -1,6 +1,9 @@
 """Matrix products against NumPy in double precision: sizes around tile edges, layouts, dtypes, gradients, errors."""
 
 import itertools
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -121,11 +124,15 @@ def test_threads_give_the_same_numbers():
         for m, n, k, dtype in [(384, 128, 512, wisp.float32), (250, 130, 999, wisp.float32), (250, 130, 999, wisp.float64)]:
             products += [(wisp.randn(k, m, dtype=dtype).t(), wisp.randn(k, n, dtype=dtype))]  # k is cut in halves
         products += [(wisp.randn(40, 200, dtype=wisp.complex64), wisp.randn(200, 300, dtype=wisp.complex64))]
+        for m, n, k in [(300, 200, 1100), (40, 2100, 70), (2100, 40, 600), (260, 530, 513)]:
+            for left, right in itertools.product(("contiguous", "transposed"), repeat=2):
+                products += [(matrix(m, k, left, wisp.bfloat16), matrix(k, n, right, wisp.bfloat16))]
         for a, b in products:
             results = []
             for threads in (1, 2, 5):
                 wisp.set_num_threads(threads)
-                results.append((a @ b).numpy())
+                product = a @ b
+                results.append((product.float() if product.dtype == wisp.bfloat16 else product).numpy())
             assert np.array_equal(results[0], results[1]) and np.array_equal(results[0], results[2])
     finally:
         wisp.set_num_threads(before)
@@ -323,3 +330,99 @@ def test_bfloat16_sums_in_float(m, n, k):
     infinite = wisp.full((m, k), float("inf")).bfloat16()
     assert (infinite @ wisp.ones(k, n).bfloat16()).isinf().all()
     assert (infinite @ wisp.zeros(k, n).bfloat16()).isnan().all()
+
+
+def whole_numbers(rows, columns, layout):
+    """Products of these, and their sums, are exact in float: only the last rounding is left."""
+    x = wisp.randint(-4, 5, (2 * rows + 1, 2 * columns + 1)).bfloat16()
+    if layout == "contiguous":
+        return x[:rows, :columns].contiguous()
+    if layout == "transposed":
+        return x[:rows, :columns].t().contiguous().t()
+    inside = wisp.full((2 * rows + 1, 2 * columns + 1), float("nan"), dtype=wisp.bfloat16)  # what lies around belongs to nobody
+    part = inside[1::2, 1::2] if layout == "strided" else inside[1 : rows + 1, 1 : columns + 1]
+    return part.copy_(x[:rows, :columns])
+
+
+# Whole tiles of 16 and 32, parts of them, one row or column, sums in several parts, more columns and rows than one block.
+@pytest.mark.parametrize(
+    "m, n, k",
+    [
+        (16, 64, 32),
+        (32, 32, 33),
+        (33, 47, 31),
+        (48, 17, 64),
+        (65, 100, 95),
+        (1, 300, 130),
+        (300, 1, 130),
+        (40, 2100, 9),
+        (2100, 40, 9),
+        (70, 40, 513),
+        (33, 600, 1030),
+        (600, 33, 1030),
+        (530, 530, 1100),
+        (20, 30, 4100),
+        (3, 9, 9000),
+    ],
+)
+def test_bfloat16_products_are_rounded_once(m, n, k):
+    layouts = ("contiguous", "transposed", "strided", "part")
+    for left, right in itertools.product(layouts, repeat=2):
+        a, b = whole_numbers(m, k, left), whole_numbers(k, n, right)
+        exact = a.double() @ b.double()
+        assert wisp.equal(a @ b, exact.bfloat16())
+        for input in (whole_numbers(m, n, right), whole_numbers(1, n, left)[0], whole_numbers(m, 1, left)):
+            assert wisp.equal(wisp.addmm(input, a, b, alpha=2, beta=0.5), (2 * exact + 0.5 * input.double()).bfloat16())
+        out = whole_numbers(m, n, "contiguous")
+        expected = (exact - out.double()).bfloat16()
+        assert wisp.equal(out.addmm_(a, b, beta=-1), expected)
+    for at in ((0, 0), (m // 2, k // 2), (m - 1, k - 1)):
+        a, b = whole_numbers(m, k, "contiguous"), whole_numbers(k, n, "contiguous")
+        a[at] = float("nan")
+        spoilt = (a @ b).isnan()
+        assert spoilt[at[0]].all() and spoilt.sum() == n
+
+
+@pytest.mark.parametrize("count, m, n, k", [(3, 5, 6, 7), (7, 40, 50, 60), (2, 300, 200, 520), (70, 16, 16, 80)])
+def test_bfloat16_batches_are_rounded_once(count, m, n, k):
+    layouts = ("contiguous", "transposed", "part")
+    for left, right in itertools.product(layouts, repeat=2):
+        a, b = (wisp.stack([whole_numbers(*size, "contiguous") for _ in range(count)]) for size in ((m, k), (k, n)))
+        if left == "transposed":
+            a = a.mT.contiguous().mT
+        if right == "transposed":
+            b = b.mT.contiguous().mT
+        if left == "part":
+            a, b = a[:, 1:], b[:, :, 1:]
+        assert wisp.equal(a @ b, (a.double() @ b.double()).bfloat16())
+
+
+def test_bfloat16_linear_layers_have_exact_gradients():
+    x, weight, bias = whole_numbers(70, 96, "contiguous"), whole_numbers(200, 96, "contiguous"), whole_numbers(1, 200, "contiguous")[0]
+    given = whole_numbers(70, 200, "contiguous")
+    leaves = [t.requires_grad_() for t in (x, weight, bias)]
+    y = wisp.nn.functional.linear(*leaves)
+    assert wisp.equal(y, (x.double() @ weight.double().t() + bias.double()).bfloat16())
+    y.backward(given)
+    assert wisp.equal(x.grad, (given.double() @ weight.double()).bfloat16())
+    assert wisp.equal(weight.grad, (given.double().t() @ x.double()).bfloat16())
+    assert wisp.equal(bias.grad, given.double().sum(0).bfloat16())
+
+
+def test_bfloat16_products_of_every_instruction_set():
+    """The same tests in processes that are told to use fewer instructions: one for each set that was built, without tiles at least."""
+    if os.environ.get("WISP_ISA"):
+        return
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__, "-k", "bfloat16 or threads"]
+    for isa in wisp._core._built_instruction_sets().split():
+        subprocess.run(command, check=True, env={**os.environ, "WISP_ISA": isa}, stdout=subprocess.DEVNULL)
+
+
+def test_bfloat16_products_after_a_fork():
+    """What a process may use of its processor, its children may: they get it from their parent."""
+    a, b = whole_numbers(64, 200, "contiguous"), whole_numbers(200, 64, "contiguous")
+    expected = a @ b
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if wisp.equal(a @ b, expected) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

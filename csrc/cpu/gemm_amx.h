@@ -119,7 +119,8 @@ struct AmxRows {
     const void* rest;          // null: none
 };
 
-// Sums of 16 or 32 rows by 16 or 32 columns, added to those that are there.
+// Sums of up to 32 rows by 16 or 32 columns, added to those that are there. The same columns meet many rows, one stack after the other:
+// they stay in the first cache, past which the rows go.
 template <bool high, bool wide> __attribute__((noinline)) void amx_sums(const AmxRows& rows, const uint16_t* b, float* sums, bool add) {
     constexpr int64_t pitch = amx_side * sizeof(float);
     float* const lower = sums + 16 * amx_side;
@@ -204,7 +205,9 @@ public:
         auto pack_left = [&](int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) pack_stack(i, 0, g_.k, left + i * amx_side * deep_);
         };
-        auto pack_right = [&](int64_t begin, int64_t end) { pack_panels(begin, end, right + begin * amx_side * deep_); };
+        auto pack_right = [&](int64_t begin, int64_t end) {
+            pack_panels(begin, end, 0, g_.k, right + begin * amx_side * deep_, amx_side * deep_);
+        };
         if (left_before_) parallel_for(stacks_, together ? 1 : stacks_, pack_left);
         if (right_before_) parallel_for(panels_, together ? 1 : panels_, pack_right);
         auto body = [&](int64_t at) {
@@ -237,13 +240,15 @@ private:
             const double beforehand = before ? 1.5 * double(left_.lanes) * left / double(wanted) : 0;
             const double time = time_of(divide_up(stacks_, r), panels, before) + beforehand;
             if (r > 1 && time >= shortest) continue;
-            shortest = time, row_cuts_ = r, column_cuts_ = s, left_before_ = before, right_before_ = panels > wide_ || r > 4;
+            shortest = time, row_cuts_ = r, column_cuts_ = s, left_before_ = before,
+            right_before_ = (depth_ < deep_ && divide_up(stacks_, r) > tall_) || r > 4;
         }
     }
 
     // Stacks [i0, i1) by panels [j0, j1), a block of C after the other.
     void share(int64_t i0, int64_t i1, int64_t j0, int64_t j1) const {
-        const int64_t panel = amx_side * deep_, k = g_.k, tall = least(i1 - i0, tall_), wide = least(j1 - j0, wide_);
+        const int64_t k = g_.k, tall = least(i1 - i0, tall_), wide = least(j1 - j0, wide_);
+        const int64_t panel = amx_side * (right_before_ ? deep_ : depth_);
         // Rows that begin anywhere in a line of the cache are two lines to a tile.
         const bool aligned = left_.lane % amx_depth == 0 && reinterpret_cast<uintptr_t>(left_.at) % 64 == 0;
         const bool copies = !left_before_ && (left_.step != 1 || ((!aligned || depth_ < deep_) && j1 - j0 >= 2));
@@ -251,25 +256,25 @@ private:
         const bool one_pass = depth_ >= k, one_piece = piece_ >= k;
         const int64_t left_size = copies ? tall * amx_side * depth_ : rests ? (i1 - i0) * amx_block : 0;
         auto* const a = left_size == 0 ? nullptr : static_cast<uint16_t*>(scratch(slot_a, size_t(left_size) * sizeof(bf16)));
-        auto* const b =
-            right_before_ ? packed_right_ + j0 * panel : static_cast<uint16_t*>(scratch(slot_b, size_t((j1 - j0) * panel) * sizeof(bf16)));
+        auto* const here = right_before_ ? nullptr : static_cast<uint16_t*>(scratch(slot_b, size_t(wide * panel) * sizeof(bf16)));
         const int64_t blocks = one_piece ? 1 : one_pass ? tall : tall * wide;
         auto* const sums = static_cast<float*>(scratch(slot_partial, size_t(blocks * amx_block) * sizeof(float)));
         if (rests)
             for (int64_t i = i0; i < i1; ++i)
                 pack_rows(left_, i * amx_side, k / amx_depth * amx_depth, rows_of(i), k % amx_depth, a + (i - i0) * amx_block);
-        if (!right_before_) pack_panels(j0, j1, b);
         AmxShapes shapes;
         for (int64_t jb = j0; jb < j1; jb += wide)
             for (int64_t ib = i0; ib < i1; ib += tall)
                 for (int64_t q = 0; q < k; q += depth_) {
                     const int64_t ie = least(ib + tall, i1), je = least(jb + wide, j1), steps = least(depth_, k - q);
+                    if (here && ib == i0) pack_panels(jb, je, q, steps, here, panel);
                     if (copies)
                         for (int64_t i = ib; i < ie; ++i) pack_stack(i, q, steps, a + (i - ib) * amx_side * depth_);
                     for (int64_t j = jb; j < je; ++j)
                         for (int64_t s = 0; s < steps; s += piece_) {
                             const int64_t columns = columns_of(j), deep = least(piece_, steps - s);
-                            const uint16_t* const right = b + (j - j0) * panel + (q + s) * (columns > 16 ? 32 : 16);
+                            const uint16_t* const right = (here ? here + (j - jb) * panel : packed_right_ + j * panel) +
+                                                          (here ? s : q + s) * (columns > 16 ? 32 : 16);
                             for (int64_t i = ib; i < ie; ++i) {
                                 const int64_t rows = rows_of(i);
                                 float* const sum = sums + (one_piece ? 0 : one_pass ? i - ib : (i - ib) * wide + j - jb) * amx_block;
@@ -287,24 +292,23 @@ private:
     static auto sum_of(bool high, bool wide) -> decltype(&amx_sums<true, true>) {
         return high ? wide ? amx_sums<true, true> : amx_sums<true, false> : wide ? amx_sums<false, true> : amx_sums<false, false>;
     }
-    // Panels [from, to), each `deep_` steps.
-    void pack_panels(int64_t from, int64_t to, uint16_t* out) const {
-        const int64_t panel = amx_side * deep_, k = g_.k;
+    // Steps [from_k, from_k + steps) of panels [from, to).
+    void pack_panels(int64_t from, int64_t to, int64_t from_k, int64_t steps, uint16_t* out, int64_t panel) const {
         if (right_.lane != 1) {
-            for (int64_t j = from; j < to; ++j)
-                for (int64_t q = 0; q < k; q += amx_depth)
-                    pack_across(right_.element(j * amx_side, q), right_.lane, right_.step, columns_of(j), least(amx_depth, k - q),
-                                reinterpret_cast<uint32_t*>(out + (j - from) * panel + q * (columns_of(j) > 16 ? 32 : 16)));
+            for (int64_t j = from; j < to; ++j, out += panel)
+                for (int64_t q = 0; q < steps; q += amx_depth)
+                    pack_across(right_.element(j * amx_side, from_k + q), right_.lane, right_.step, columns_of(j),
+                                least(amx_depth, steps - q), reinterpret_cast<uint32_t*>(out + q * (columns_of(j) > 16 ? 32 : 16)));
             return;
         }
         // Two lines of all panels at a time: memory brings what comes next.
         using Halves = Register<uint16_t>;
-        for (int64_t q = 0; q < deep_; q += 2) {
-            const bf16* const low = right_.element(0, q);
+        for (int64_t q = 0; q < divide_up(steps, amx_depth) * amx_depth; q += 2) {
+            const bf16* const low = right_.element(0, from_k + q);
             for (int64_t j = from; j < to; ++j) {
                 const int64_t column = j * amx_side, columns = columns_of(j);
-                const Halves x = q < k ? load_halves(&low[column].bits, columns) : Halves{};
-                const Halves y = q + 1 < k ? load_halves(&low[column + right_.step].bits, columns) : Halves{};
+                const Halves x = q < steps ? load_halves(&low[column].bits, columns) : Halves{};
+                const Halves y = q + 1 < steps ? load_halves(&low[column + right_.step].bits, columns) : Halves{};
                 const int64_t tile = q / amx_depth * amx_depth;
                 uint16_t* const at = out + (j - from) * panel + tile * (columns > 16 ? 32 : 16) + (q - tile) * 16;
                 *(Halves*)at = first_pairs(x, y);

@@ -209,6 +209,7 @@ struct TileShapes {  // as the processor reads it
     uint16_t row_bytes[16] = {};
     uint8_t rows[16] = {};
 };
+static_assert(sizeof(TileShapes) == 64);
 // Linux lets a process use tiles when it asks, and refuses where a signal stack is too small for them; a fork inherits the answer.
 inline bool has_tiles() {
     static const bool answer = [] {

@@ -10,8 +10,12 @@ from wisp.nn.modules.module import Module
 _MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 # In these, launches on a GPU are kept back and replayed as graphs.
 _KEEPING = ("reduce-overhead", "max-autotune")
-# Names of backends that programs ask for, and whether operators are noted under them.
-BACKENDS = {"inductor": True, "cudagraphs": True, "eager": False, "aot_eager": False}
+# Names of backends that programs ask for, and whether operators are noted under them: not under those that look for faults.
+BACKENDS = dict.fromkeys(("inductor", "cudagraphs"), True) | dict.fromkeys(
+    """eager eager_debug eager_noexcept pre_dispatch_eager aot_eager aot_eager_default_partitioner aot_eager_decomp_partition
+    aot_eager_decomp_partition_with_mode""".split(),
+    False,
+)
 
 
 def _check(backend, mode, options):

@@ -411,7 +411,9 @@ def test_arguments():
     with pytest.raises(RuntimeError, match="backend"):
         wisp.compile(abs, backend="nothing")
     assert wisp.compile(mode="reduce-overhead")(abs)(-2) == 2 and wisp.compile(abs, disable=True) is abs
-    assert wisp.compile(wisp.compiler.is_compiling, backend="eager")() is False
+    for backend in set(wisp.compiler.list_backends(())) - set(wisp.compiler.list_backends()):
+        assert wisp.compile(wisp.compiler.is_compiling, backend=backend)() is False
+    assert "aot_eager_decomp_partition" in wisp.compiler.list_backends(())
 
     class Model:
         @wisp.compile

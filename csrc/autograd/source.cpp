@@ -75,6 +75,15 @@ SourceLine current_source() {
 #endif
 }
 
+bool called_by_the_package() {
+    PyFrameObject* frame = PyEval_GetFrame();
+    if (!frame) return false;
+    PyCodeObject* code = PyFrame_GetCode(frame);
+    const bool inside = is_inside_package(code);
+    Py_DECREF(code);
+    return inside;
+}
+
 std::string source_text(PyObject* code_object, int offset) {
     if (!code_object) return "";
     auto* code = reinterpret_cast<PyCodeObject*>(code_object);

@@ -29,6 +29,7 @@ namespace wisp {
 // --- vmap ----------------------------------------------------------------------------------------------------------------
 
 int batching = 0;
+thread_local int transforms = 0;
 static PyTypeObject* batched_type = nullptr;  // BatchedTensor
 
 bool has_batched(PyObject* o) {
@@ -526,6 +527,7 @@ static const Operators batching_operators = {
      },
      function | shape_only | shape_only},
     {"_batching(int change)", [](int64_t change) { batching += int(change); }, function | shape_only | shape_only},
+    {"_transforms(int change)", [](int64_t change) { transforms += int(change); }, function | shape_only | shape_only},
     {"_look_like(Tensor sample, Tensor other)", look_like, function | shape_only},
     {"_one_sample(Tensor batch)", one_sample, function | shape_only | shape_only},
 };

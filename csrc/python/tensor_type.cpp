@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "../autograd/engine.h"
+#include "../autograd/source.h"
 #include "../profiler/profiler.h"
 #include "../ops/ops.h"
 #include "../ops/sparse.h"
@@ -344,16 +345,31 @@ PyObject* tensor_tolist(PyObject* self, PyObject*) {
         return list_of(t, 0, t.data());
     });
 }
+// A transform knows the leaves that it made, and no others: one that a program's function makes would be differentiated by nobody.
+void check_outside_of_transforms(const char* name, const char* perhaps = "") {
+    if (transforms && !called_by_the_package())
+        throw RuntimeError("You are attempting to call Tensor.", name, "() ", perhaps,
+                           "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to use the "
+                           "functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call ",
+                           name, "() outside of a function being transformed instead.");
+}
 PyObject* tensor_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
     return guarded([&]() -> PyObject* {
         const bool given = n || (kwnames && PyTuple_GET_SIZE(kwnames));
-        require_grad(as_tensor(self), given ? truth_of(args[0]) : true);
+        check_outside_of_transforms("requires_grad_", "(or perhaps using torch.autograd.functional.* APIs) ");
+        const bool on = given ? truth_of(args[0]) : true;
+        if (batching && has_batched(self)) {
+            if (PyObject_SetAttrString(self, "requires_grad", on ? Py_True : Py_False) < 0) throw PythonError();
+        } else {
+            require_grad(as_tensor(self), on);
+        }
         Py_INCREF(self);
         return self;
     });
 }
 PyObject* tensor_retain_grad(PyObject* self, PyObject*) {
     return guarded([&]() -> PyObject* {
+        check_outside_of_transforms("retain_grad");
         retain_grad(as_tensor(self));
         Py_RETURN_NONE;
     });

@@ -15,6 +15,7 @@ inline const Tensor& as_tensor(PyObject* const& o) { return reinterpret_cast<con
 // vmap (registry.cpp): how many are running, and whether an object is or contains a batched tensor.
 extern int batching;
 bool has_batched(PyObject* o);
+extern thread_local int transforms;  // how many of wisp.func's this thread is in
 [[noreturn]] void refuse_batched_write(const char* name);
 PyObject* new_tensor_of_type(PyTypeObject* cls, const Tensor& t);  // shares t's memory, no history
 PyObject* get_item(PyObject* self, PyObject* key);

@@ -28,9 +28,11 @@ class transform:
 
     def __enter__(self):
         _active.count = getattr(_active, "count", 0) + 1
+        _core._transforms(1)
 
     def __exit__(self, *error):
         _active.count -= 1
+        _core._transforms(-1)
 
 
 def transforms_active():

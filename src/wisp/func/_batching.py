@@ -56,9 +56,11 @@ def entered(size, randomness):
     level = Level(len(levels()) + 1, size, randomness)
     levels().append(level)
     _core._batching(1)
+    _core._transforms(1)
     try:
         yield level
     finally:
+        _core._transforms(-1)
         _core._batching(-1)
         levels().pop()
 
@@ -124,10 +126,6 @@ class BatchedTensor(Tensor):
     def contiguous(self, memory_format=wisp.contiguous_format):
         _check_format(memory_format)
         return Tensor.contiguous(self)
-
-    def requires_grad_(self, requires_grad=True):
-        self._physical.requires_grad_(requires_grad)
-        return self
 
     def backward(self, *args, **kwargs):
         raise RuntimeError("backward() inside of vmap is not possible; use wisp.func.grad or wisp.func.vjp")

@@ -12,6 +12,7 @@ import threading
 import wisp
 from wisp import _core
 from wisp._tensor.dispatch import is_shell
+from wisp._tensor.holder import Holder
 from wisp.autograd import forward_ad
 from wisp.autograd import grad as _autograd_grad
 from wisp.autograd.function import transform
@@ -48,7 +49,10 @@ class _Level:
 
     def records(self, outputs, own):
         """Whether the derivatives of outputs may be differentiated from outside."""
-        return self.outer_mode and (self.inside or _reaches_others(outputs, own))
+        return self.outer_mode and self.reaches_others(outputs, own)
+
+    def reaches_others(self, outputs, own):
+        return self.inside or _reaches_others(outputs, own)
 
 
 def _normal_mode():
@@ -57,7 +61,8 @@ def _normal_mode():
 
 def _reaches_others(outputs, own):
     """Whether the graph of the outputs has leaves that are not the transform's own."""
-    own, outputs = {id(_batching.innermost(t)) for t in own}, [_batching.innermost(t) for t in outputs]
+    own = {id(t._held if isinstance(t, Holder) else _batching.innermost(t)) for t in own}
+    outputs = [_batching.innermost(t) for t in outputs]
     waiting = [t.grad_fn for t in outputs if t.grad_fn is not None]
     if any(t.grad_fn is None and t.requires_grad and id(t) not in own for t in outputs):
         return True
@@ -83,8 +88,8 @@ def _dispatched(tensor):
 
 
 def _without_graph(tensor):
-    """The tensor as a leaf that keeps its tangents; one of a class that dispatches remains of it."""
-    return tensor.detach() if _dispatched(tensor) else _core._without_graph(tensor)
+    """The tensor as a leaf that keeps its tangents; one of a class that dispatches, or a sparse one, remains of it."""
+    return tensor.detach() if tensor.layout is not wisp.strided or _dispatched(tensor) else _core._without_graph(tensor)
 
 
 def _track(tree):
@@ -217,7 +222,8 @@ def vjp(func, *primals, has_aux=False):
         trees, tracked, _ = _track(primals)
         output, aux = _with_aux(func(*trees), has_aux, "vjp(f, *primals)")
         outputs, spec = _tensors(output, "vjp(f, *primals)")
-        keep = level.records(outputs, _own(tracked))
+        others = level.reaches_others(outputs, _own(tracked))
+        keep = level.outer_mode and others  # the grad mode of now is that of the outputs, the one of vjp_fn's call that of its results
 
     def vjp_fn(cotangents, retain_graph=True, create_graph=None):
         weights, given = tree_flatten(cotangents)
@@ -226,7 +232,7 @@ def vjp(func, *primals, has_aux=False):
                 f"Expected pytree structure of cotangents to be the same as pytree structure of outputs to the "
                 f"function. cotangents: {given}, primal output: {spec}"
             )
-        create = keep or any(w.requires_grad for w in weights) if create_graph is None else create_graph
+        create = others or any(w.requires_grad for w in weights) if create_graph is None else create_graph
         create = create and wisp.is_grad_enabled()
         found = iter(_gradients(outputs, tracked, weights, create, retain_graph))
         products = tree_map(lambda t: next(found) if _differentiable(t) else t, trees)

@@ -1,5 +1,6 @@
 """Transforms inside of each other and of modes, and what they say of arguments that they cannot take."""
 
+import copy
 import functools
 
 import pytest
@@ -146,3 +147,47 @@ def test_one_draw_for_all_columns_of_a_jacobian():
     assert set(jacobian.diagonal().tolist()) <= {0.0, 1.0} and jacobian.count_nonzero() == jacobian.diagonal().count_nonzero()
     with pytest.raises(RuntimeError, match="randomness error mode"):
         jacfwd(lambda x: wisp.bernoulli(x) * x)(x)
+
+
+def test_inside_of_a_transform_programs_make_no_leaves_and_the_package_does():
+    def requires(x):
+        return x.requires_grad_().sin().sum()
+
+    def retains(x):
+        y = x.sin()
+        y.retain_grad()
+        return y.sum()
+
+    x = wisp.tensor([0.5, 1.0, 2.0])
+    for run in (grad(requires), vmap(requires), vmap(grad(requires)), lambda x: jvp(requires, (x,), (x,))):
+        with pytest.raises(RuntimeError, match=r"call Tensor\.requires_grad_\(\) .*outside of a function"):
+            run(x)
+    with pytest.raises(RuntimeError, match=r"call Tensor\.retain_grad\(\) inside"):
+        grad(retains)(x)
+    assert requires(x.clone()).requires_grad
+
+    def with_leaves_of_ours(x):
+        copied = copy.deepcopy(wisp.nn.Linear(3, 1, bias=False))
+        copied.weight = wisp.nn.Parameter(wisp.ones(1, 3))
+        return copied(x).sum() * wisp.hann_window(3).sum()
+
+    assert wisp.allclose(grad(with_leaves_of_ours)(x), wisp.hann_window(3).sum().expand(3))
+
+
+def test_the_pull_back_of_vjp_records_in_the_mode_of_its_call():
+    x = wisp.tensor(3.0, requires_grad=True)
+    with wisp.no_grad():
+        out, pull = vjp(lambda x: x**2, x)
+    assert not out.requires_grad
+    product = pull(wisp.tensor(1.0))[0]
+    assert wisp.autograd.grad(product, x)[0] == 2.0
+    with wisp.no_grad():
+        assert not pull(wisp.tensor(1.0))[0].requires_grad
+
+
+def test_the_gradient_of_a_function_of_a_sparse_tensor_is_sparse():
+    x = wisp.sparse_coo_tensor([[0, 1, 1], [2, 0, 2]], [3.0, 4.0, 5.0], (2, 3))
+    for function in (lambda x: wisp.sparse.sum(x * x), lambda x: (x.to_dense() ** 2).sum()):
+        found = grad(function)(x)
+        assert found.layout is wisp.sparse_coo and not found.requires_grad
+        assert found.to_dense().tolist() == (2 * x.to_dense()).tolist()

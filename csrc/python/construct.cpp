@@ -353,6 +353,11 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype) {
             Ref array(PyObject_CallMethod(data, "__array__", nullptr));
             return tensor_from_data(array.get(), dtype);
         }
+        if (PyObject_HasAttrString(data, "__dlpack__")) {
+            Ref module(PyImport_ImportModule("wisp.utils.dlpack"));
+            Ref shared(PyObject_CallMethod(module.get(), "from_dlpack", "O", data));
+            return tensor_from_data(shared.get(), dtype);
+        }
     }
     if (PyList_Check(data) && PyList_GET_SIZE(data) > 0 && is_plain_array(PyList_GET_ITEM(data, 0)))
         warn(

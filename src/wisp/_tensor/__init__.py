@@ -255,10 +255,16 @@ def __deepcopy__(self, memo):
 def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
     if stream is not None and type(stream) is not int:
         raise TypeError(f"stream must be ``int`` or ``none``, got {type(stream).__name__}")
+    if self.layout is not _core.strided:
+        raise BufferError("Can't export tensors with layout other than torch.strided")
     for reason, met in (("require gradient, use tensor.detach()", self.requires_grad), ("have the conjugate bit set", self.is_conj())):
         if met:
             raise BufferError(f"Can't export tensors that {reason}")
+    if stream not in (None, -1) and self.device.type == "cpu":
+        raise AssertionError("stream should be None on cpu.")
     if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+        if int(dl_device[0]) not in (1, 2):
+            raise BufferError(f"Unsupported device_type: {int(dl_device[0])}")
         if dl_device[0] != 1 or copy is False:
             raise BufferError(f"Tensor.__dlpack__: the tensor lives on {self.device}, not on {tuple(dl_device)}; copy it there first")
         return self.cpu().__dlpack__()

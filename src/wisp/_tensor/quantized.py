@@ -70,6 +70,9 @@ class QuantizedTensor(_core.Tensor):
                 return same and wisp.equal(a._integers, b._integers) and wisp.equal(a.dequantize(), b.dequantize())
         raise NotImplementedError(f"{name}: not supported for quantised tensors; compute with x.dequantize(), and quantise the result")
 
+    def __dlpack__(self, **options):
+        raise BufferError("QUInt/QInt types are not supported by dlpack")
+
     def _law(self):
         return self._scale, self._zero_point, self._dtype, self._axis
 

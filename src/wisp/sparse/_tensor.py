@@ -532,7 +532,6 @@ for _name in (
     "storage_offset",
     "storage_type",
     "__array__",
-    "__dlpack__",
     "_contains",
     "__reversed__",
     "is_set_to",

@@ -1,8 +1,23 @@
 """Sharing memory with other libraries through DLPack."""
 
+import enum
+
 from wisp import _core
 
-__all__ = ["from_dlpack", "to_dlpack"]
+__all__ = ["DLDeviceType", "from_dlpack", "to_dlpack"]
+
+
+class DLDeviceType(enum.IntEnum):
+    """The numbers that DLPack has for kinds of devices; Wisp's tensors are on the first two.
+
+    >>> import wisp
+    >>> wisp.ones(2).__dlpack_device__()[0] == DLDeviceType.kDLCPU
+    True
+    """
+
+    kDLCPU, kDLCUDA, kDLCUDAHost, kDLOpenCL = 1, 2, 3, 4
+    kDLVulkan, kDLMetal, kDLVPI, kDLROCM, kDLROCMHost, kDLExtDev, kDLCUDAManaged = 7, 8, 9, 10, 11, 12, 13
+    kDLOneAPI, kDLWebGPU, kDLHexagon, kDLMAIA = 14, 15, 16, 17
 
 
 def to_dlpack(tensor):

@@ -18,13 +18,9 @@ const char* name_of(DType d) {
     return names[int(d)];
 }
 
-void (*stored_in_use)() = nullptr;
+void (*stored_in_use)(DType) = nullptr;
 DType use_stored(DType d) {
-    static bool told = false;
-    if (is_stored(d) && !told) {
-        told = true;
-        if (stored_in_use) stored_in_use();
-    }
+    if (is_stored(d) && stored_in_use) stored_in_use(d);
     return d;
 }
 

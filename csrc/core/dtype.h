@@ -126,6 +126,6 @@ void set_default_dtype(DType d);
 // Whoever makes a tensor of a stored dtype from none says so, once or often: from then on calls look at the dtypes of their arguments
 // (python/stored.cpp), which programs without such tensors do not pay for.
 DType use_stored(DType d);
-extern void (*stored_in_use)();  // called at the first use
+extern void (*stored_in_use)(DType);  // called at each of these
 
 }  // namespace wisp

@@ -55,9 +55,11 @@ Storage* Storage::wrap(void* data, size_t bytes, void (*release)(Storage*), void
 
 static void drop_grown(Storage* s) { static_cast<Storage*>(s->owner)->drop(); }
 
+bool Storage::can_grow() const { return !exported && !read_only && (!release || release == drop_grown); }
+
 void Storage::grow(size_t wanted) {
     if (wanted <= bytes) return;
-    if (exported || read_only || (release && release != drop_grown))
+    if (!can_grow())
         throw RuntimeError("Trying to resize storage that is not resizable: its memory belongs to, or is seen by, somebody else (", bytes,
                            " bytes, asked for ", wanted, ")");
     data();  // what is noted about it runs before it moves

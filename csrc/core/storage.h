@@ -34,6 +34,7 @@ struct Storage {
         if (--references == 0) destroy();
     }
     bool is_ours() const { return release == nullptr; }
+    bool can_grow() const;  // nobody else owns or sees the memory
     // The address, once everything that was noted about the memory has been run.
     void* data() {
         if (!(memory == device)) [[unlikely]]

@@ -227,7 +227,8 @@ void run_bands(const BlockPlan& p, int64_t begin, int64_t end) {
 void run_blocks(BlockPlan& p, const Dims& sizes, int64_t numel, bool constants) {
     const PointwiseOperand* operands = p.operands;
     const int count = p.count;
-    if (sizes.size() > p.dims.most) throw RuntimeError("tensors of more than 64 dimensions are not supported, got ", sizes.size());
+    if (std::count_if(sizes.begin(), sizes.end(), [](int64_t n) { return n != 1; }) > p.dims.most)  // those of one element need no loop
+        throw RuntimeError("tensors of more than 64 dimensions are not supported, got ", sizes.size());
     p.dims.add_sorted(
         sizes.data(), int(sizes.size()), [&](int k, int d) { return operands[k].strides ? operands[k].strides[d] : 0; }, count);
     p.dims.at_least_one(count);

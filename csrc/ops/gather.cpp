@@ -335,10 +335,10 @@ struct Sliced {
     Slice slice() const { return {int(sizes.size()), sizes.data(), strides.data()}; }
 };
 
-static Tensor check_slices(const char* name, const Tensor& x, int64_t dim, const Tensor& given) {
+static Tensor check_slices(const char* name, const Tensor& x, int64_t dim, const Tensor& given, const char* named_in_range = nullptr) {
     if (given.dim() > 1) throw IndexError(name, "(): Index is supposed to be a vector, got shape ", given.sizes());
     const Tensor index = contiguous(as_index(given, name));
-    check_range(index, x.dim() ? x.size(dim) : 1, dim, false, name);
+    check_range(index, x.dim() ? x.size(dim) : 1, dim, false, named_in_range ? named_in_range : name);
     return index;
 }
 
@@ -461,10 +461,11 @@ static void check_source(const char* name, const Tensor& x, int64_t dim, const T
 
 static Tensor index_add_any(const Tensor& x, int64_t dim, const Tensor& given, const Tensor& source, const Scalar& alpha, bool in_place) {
     dim = wrap_dim(dim, x.dim());
-    const Tensor index = check_slices("index_add", x, dim, given);
+    const bool scaled = !(alpha == 1.0);
+    // PyTorch adds whole slices by scatter_add, and raises its error.
+    const Tensor index = check_slices("index_add", x, dim, given, x.dim() > 1 && !scaled ? "scatter_add" : "index_add");
     check_source("index_add", x, dim, index, source);
     if (in_place) check_apart(x, given, "index_add_"), check_apart(x, source, "index_add_");
-    const bool scaled = !(alpha == 1.0);
     return written(
         x, in_place, "index_add_", "IndexAddBackward0", source, spanned({index}),
         [&](const Tensor& y) {

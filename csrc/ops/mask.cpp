@@ -81,8 +81,10 @@ static Tensor put(const Tensor& x, const Tensor& given, const Tensor& source, bo
             "source.numel() = ",
             source.numel(), ", index.numel() = ", at.numel());
     return whole("PutBackward0", {x, source}, [&] {
-        const Tensor flat = reshape(x, {x.numel()}), values = reshape(source, {source.numel()});
-        return reshape(index_put(flat, {reshape(at, {at.numel()})}, values, accumulate), x.sizes());
+        const DType dtype = accumulate ? compute_dtype(x.dtype()) : x.dtype();  // index_add sums so, too
+        const Tensor flat = to(reshape(x, {x.numel()}), dtype), values = reshape(source, {source.numel()});
+        const Tensor y = index_put(flat, {reshape(at, {at.numel()})}, source.dtype() == x.dtype() ? to(values, dtype) : values, accumulate);
+        return to(reshape(y, x.sizes()), x.dtype());
     });
 }
 

@@ -1,10 +1,16 @@
 // Settings of the process that Python reads and changes: the number of threads, the instruction set.
 #include "../core/threads.h"
 #include "registry.h"
+#include "tensor_type.h"
 
 namespace wisp {
 
-bool warn_always = false;  // whether warnings that are for once in a program come each time
+static bool warn_always = false;  // whether warnings that are for once in a program come each time
+
+void warn_once(bool& told, const char* text) {
+    if (!told || warn_always) warn(text);
+    told = true;
+}
 
 namespace cpu {
 const char* isa_name();

@@ -7,15 +7,18 @@
 #include "nesting.h"
 #include "overrides.h"
 #include "registry.h"
+#include "tensor_type.h"
 
 namespace wisp {
 namespace {
 
 bool in_use = false;
 [[maybe_unused]] const bool told = [] {
-    stored_in_use = [] {
+    stored_in_use = [](DType d) {
+        if (!in_use) overriding++;
         in_use = true;
-        overriding++;
+        static bool warned = false;
+        if (d == DType::c32) warn_once(warned, "ComplexHalf support is experimental and many operators don't support it yet.");
     };
     return true;
 }();

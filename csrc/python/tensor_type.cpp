@@ -21,7 +21,6 @@
 
 namespace wisp {
 
-extern bool warn_always;  // settings.cpp
 namespace {
 
 PyTypeObject type = {PyVarObject_HEAD_INIT(nullptr, 0)};
@@ -165,10 +164,6 @@ int truth(PyObject* a) {
         WAITING("item", a)
         return int(is_nonzero(as_tensor(a)));
     });
-}
-void warn_once(bool& told, const char* text) {
-    if (!told || warn_always) warn(text);
-    told = true;
 }
 void check_one_number(PyObject* a) {
     if (as_tensor(a).requires_grad()) [[unlikely]] {
@@ -348,10 +343,11 @@ PyObject* tensor_tolist(PyObject* self, PyObject*) {
 // A transform knows the leaves that it made, and no others: one that a program's function makes would be differentiated by nobody.
 void check_outside_of_transforms(const char* name, const char* perhaps = "") {
     if (transforms && !called_by_the_package())
-        throw RuntimeError("You are attempting to call Tensor.", name, "() ", perhaps,
-                           "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to use the "
-                           "functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call ",
-                           name, "() outside of a function being transformed instead.");
+        throw RuntimeError(
+            "You are attempting to call Tensor.", name, "() ", perhaps,
+            "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to use the "
+            "functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call ",
+            name, "() outside of a function being transformed instead.");
 }
 PyObject* tensor_requires_grad_(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
     return guarded([&]() -> PyObject* {
@@ -397,6 +393,7 @@ PyObject* tensor_data_ptr(PyObject* self, PyObject*) {
     return PyLong_FromVoidPtr(t.numel() ? static_cast<char*>(t.storage()->data()) + t.offset() * t.item_size() : nullptr);
 }
 PyObject* tensor_storage_ptr(PyObject* self, PyObject*) { return PyLong_FromVoidPtr(as_tensor(self).storage()->data()); }
+PyObject* tensor_storage_grows(PyObject* self, PyObject*) { return PyBool_FromLong(as_tensor(self).storage()->can_grow()); }
 PyObject* tensor_storage_bytes(PyObject* self, PyObject*) { return PyLong_FromSize_t(as_tensor(self).storage()->bytes); }
 PyObject* tensor_element_size(PyObject* self, PyObject*) { return PyLong_FromLongLong(as_tensor(self).item_size()); }
 PyObject* tensor_storage_offset(PyObject* self, PyObject*) { return PyLong_FromLongLong(as_tensor(self).offset()); }
@@ -483,6 +480,7 @@ PyMethodDef methods[] = {
     {"data_ptr", tensor_data_ptr, METH_NOARGS,
      "data_ptr() -> int\n\nThe address of the first element.\n\n>>> x = wisp.ones(4)\n>>> x[1:].data_ptr() - x.data_ptr()\n4"},
     {"_storage_ptr", tensor_storage_ptr, METH_NOARGS, nullptr},
+    {"_storage_grows", tensor_storage_grows, METH_NOARGS, nullptr},
     {"_storage_bytes", tensor_storage_bytes, METH_NOARGS, nullptr},
     {"element_size", tensor_element_size, METH_NOARGS,
      "element_size() -> int\n\nThe bytes of an element.\n\n>>> wisp.ones(2, dtype=wisp.float16).element_size()\n2"},

@@ -14,6 +14,7 @@ void require_grad(const Tensor& t, bool on);  // what `t.requires_grad = on` doe
 inline const Tensor& as_tensor(PyObject* const& o) { return reinterpret_cast<const Tensor&>(o); }
 // vmap (registry.cpp): how many are running, and whether an object is or contains a batched tensor.
 extern int batching;
+void warn_once(bool& told, const char* text);  // settings.cpp
 bool has_batched(PyObject* o);
 extern thread_local int transforms;  // how many of wisp.func's this thread is in
 [[noreturn]] void refuse_batched_write(const char* name);

@@ -297,6 +297,8 @@ def fork(func, *args, **kwargs):
 
 def wait(future):
     """The result of `fork`."""
+    if future is None:
+        raise RuntimeError("Future can't be None")
     return future.wait()
 
 

@@ -147,3 +147,10 @@ def test_new_memory_that_is_shared():
     storage = wisp.ones(2).untyped_storage()._new_shared(8)
     assert storage.nbytes() == 8 and storage.is_shared()
     assert wisp.empty(0).set_(storage, 0, (2,), (1,)).fill_(3).is_shared()
+
+
+def test_a_storage_that_somebody_else_sees_is_not_resizable():
+    x = wisp.ones(5)
+    assert x.storage().resizable() and x.untyped_storage().resizable()
+    x.numpy()
+    assert not x.storage().resizable() and not x.untyped_storage().resizable()

@@ -184,3 +184,13 @@ def test_scaled_and_integer_products():
     assert wisp._int_mm(x, y).tolist() == [[-48768] * 2] * 2 and wisp._int_mm(x, y).dtype is wisp.int32
     with pytest.raises(RuntimeError, match="Expected mat2 dtype to be of type int8"):
         wisp._int_mm(x, y.to(wisp.uint8))
+
+
+def test_the_first_tensor_of_complex_halves_warns():
+    wisp.set_warn_always(True)
+    try:
+        for make in (lambda: wisp.rand(3, dtype=wisp.chalf), lambda: wisp.zeros(3, dtype=wisp.complex64).to(wisp.chalf)):
+            with pytest.warns(UserWarning, match="ComplexHalf support is experimental"):
+                make()
+    finally:
+        wisp.set_warn_always(False)

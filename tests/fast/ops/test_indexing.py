@@ -343,3 +343,25 @@ def test_a_tensor_written_to_itself():
     for write in (lambda: square.copy_(square.T), lambda: square[:].index_copy_(0, wisp.tensor([1, 0]), square)):
         with pytest.raises(RuntimeError, match="refer to a single memory location"):
             write()
+
+
+def test_an_index_of_index_add_out_of_range_is_the_error_of_scatter_add_for_slices():
+    x, index = wisp.zeros(4, 3), wisp.tensor([4])
+    with pytest.raises(RuntimeError, match="index 4 is out of bounds for dimension 0 with size 4"):
+        x.index_add_(0, index, wisp.ones(1, 3))
+    with pytest.raises(IndexError, match="index out of range in self"):
+        x.index_add_(0, index, wisp.ones(1, 3), alpha=2)
+    with pytest.raises(IndexError, match="index out of range in self"):
+        wisp.zeros(4).index_add_(0, index, wisp.ones(1))
+
+
+def test_put_sums_halves_as_index_add_does():
+    x, index, source = wisp.full((3,), 2048.0, dtype=wisp.float16), wisp.tensor([1, 1, 1, 1]), wisp.ones(4, dtype=wisp.float16)
+    assert x.put(index, source, accumulate=True).tolist() == x.index_add(0, index, source).tolist() == [2048.0, 2052.0, 2048.0]
+
+
+def test_more_than_64_dimensions_of_one_element_need_no_loop():
+    x = wisp.full([1] * 70, 3.0)
+    assert (x * 2 + 1).item() == 7.0 and (x * 2).dim() == 70
+    with pytest.raises(RuntimeError, match="only tensors with up to 64 dims are supported"):
+        x.sum(0)

@@ -95,6 +95,8 @@ class Future:
 
 def collect_all(futures):
     """A future whose value is the list of the futures, all of them done."""
+    if None in futures:
+        raise RuntimeError("Future can't be None")
     result, left, lock = Future(), [len(futures)], threading.Lock()
 
     def one(_):

@@ -76,8 +76,9 @@ class _StorageBase:
         return -1 if self.device.index is None else self.device.index
 
     def resizable(self):
-        """Whether `resize_` can change the size: the memory is not a part of another."""
-        return self.nbytes() == self.untyped()._bytes._storage_bytes() and not self.is_shared()
+        """Whether `resize_` can change the size: the memory is not a part of another, and nobody else owns or sees it."""
+        memory = self.untyped()._bytes
+        return self.nbytes() == memory._storage_bytes() and memory._storage_grows() and not self.is_shared()
 
     def _tensor_of(self, dtype):
         """What `torch.tensor(storage, dtype=...)` is: a vector on this memory."""

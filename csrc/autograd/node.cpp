@@ -384,6 +384,7 @@ void add_output(Node& node, const Tensor& output) {
         return;
     }
     node.outputs.push_back({output.sizes(), output.dtype(), output.device()});
+    if (output->view_kind == view_inference && !output->base) return;  // see make_view
     if (is_differentiable(output.dtype()) && is_recorded(node)) set_history(output, &node, number);
 }
 
@@ -480,15 +481,19 @@ void bump_version(const Tensor& t) {
 
 Tensor make_view(const Tensor& t, Layout layout, ViewKind kind) {
     Tensor v = alias(t, std::move(layout));
+    if (t->inference) {  // has no views to autograd: they are inference tensors on the same memory
+        v->inference = true, v->view_kind = view_inference;
+        track(v.get());
+        return v;
+    }
     TensorObject* base = t->base ? t->base : t.get();
     Py_INCREF(reinterpret_cast<PyObject*>(base));
     v->base = base;
     const ViewKind outside = inference_mode ? view_inference : view_no_grad;
     v->view_kind = kind != view_plain ? kind : grad_mode != grad_on ? outside : t->base ? t->view_kind : view_plain;
     v->view_version = t.version();
-    v->inference = t->inference;
-    if (inference_mode && !t->inference && t.in_graph())
-        v->requires_grad = true;  // as PyTorch has it: a leaf, which may not be written to later
+    v->inference = false;
+    if (inference_mode && t.in_graph()) v->requires_grad = true;  // as PyTorch has it: a leaf, which may not be written to later
     track(v.get());
     return v;
 }

@@ -23,7 +23,7 @@ def _pointwise(call):
     rank = max(v.dim() for v in tensors.values())
     if len({v.dtype for v in tensors.values() if v.dtype != wisp.bool}) > 1 and any(v.dim() == 0 for v in tensors.values()):
         return NotImplemented  # a sample without dimensions is weak in promotion, a batch of them is not
-    if call.inplace and call.input.dim() < rank:
+    if call.inplace and call.input.dim() < rank or call.arguments.get("memory_format"):
         return NotImplemented
     return call(**{k: aligned(v, rank, call.level.number) for k, v in tensors.items()})
 
@@ -447,6 +447,18 @@ def _strided(call):
     if len(size) != len(stride):
         raise RuntimeError(f"as_strided: size and stride must have the same length, got {size} and {stride}")
     physical = call.physical(call.input)
+    first, sample = physical.storage_offset(), call.input
+    begin = call.arguments.get("storage_offset")
+    begin = first if begin is None else begin
+    end, last = (
+        start + sum((n - 1) * s for n, s in zip(*lengths))
+        for start, lengths in ((begin, (size, stride)), (first, (sample.shape, sample.stride())))
+    )
+    if all(size) and (begin < first or end > last or not sample.numel()):
+        raise RuntimeError(
+            f"as_strided: with size {size}, stride {stride} and offset {begin} the result reaches beyond the memory of its sample, to that of "
+            "others. This is not supported inside of vmap; use other views"
+        )
     return call(**{call.first: physical, "size": (call.level.size, *size), "stride": (physical.stride(0), *stride)})
 
 

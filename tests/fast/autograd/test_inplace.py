@@ -496,3 +496,12 @@ def test_writes_to_parts_leave_gradients_that_others_hold():
     z[1] = x[1]
     z.backward(start)
     assert start.tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_inference_tensors_have_no_views_to_autograd():
+    with wisp.inference_mode():
+        x = wisp.ones(2, 3, requires_grad=True)
+    for view in (x.view(-1), x.t(), x[0], x.expand(4, 2, 3), x.unbind(1)[0], x.chunk(2)[0]):
+        assert view.is_inference() and view.is_leaf and not view.requires_grad and not view._is_view()
+        assert view.data_ptr() == x.data_ptr()
+    assert (x + 1).requires_grad and not (x + 1).is_inference()

@@ -481,3 +481,19 @@ def test_functions_that_look_at_values_see_one_sample_after_another():
     assert wisp.equal(nested[1, 2], wisp.histogram(x[1, 2], 3).hist)
     with pytest.raises(RuntimeError, match="inside of vmap"):
         wisp.vmap(lambda v: v.item())(wisp.ones(2))
+
+
+def test_as_strided_stays_within_its_sample():
+    x = wisp.arange(30.0).reshape(2, 3, 5)
+    assert wisp.equal(vmap(lambda t: t.as_strided([2, 2], [5, 1], 1))(x), x[:, :2, 1:3])
+    for size, stride, offset in (([4, 4], [4, 1], 0), ([3], [1], 13)):
+        with pytest.raises(RuntimeError, match="reaches beyond the memory of its sample"):
+            vmap(lambda t, a=(size, stride, offset): t.as_strided(*a))(x)
+    with pytest.raises(RuntimeError, match="reaches beyond the memory of its sample"):
+        vmap(lambda t: t.as_strided([2], [1], 10))(x[1])
+
+
+def test_a_cast_to_channels_last_of_samples():
+    x = wisp.randn(2, 2, 3, 2, 2)
+    for cast in (lambda t: t.half(memory_format=wisp.channels_last), lambda t: t.double(memory_format=wisp.channels_last)):
+        assert wisp.equal(vmap(cast)(x), wisp.stack([cast(t) for t in x]))

@@ -99,6 +99,7 @@ class BatchedTensor(Tensor):
 
     __torch_function__ = _disabled_torch_function_impl
     refusal = NotOneSample  # what the core raises, too
+    _given = None  # the tensor that vmap made a sample of, where its batch was, and the batch moved to the front
     _is_primal_of_all = False  # a dual tensor of which the tangent alone was mapped over
 
     item = _refuse("calling .item()")

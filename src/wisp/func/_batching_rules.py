@@ -470,6 +470,15 @@ def _unfold(call):
     return call(**{call.first: call.physical(call.input), "dimension": 0})
 
 
+def _contiguous(call):
+    return call.input if Tensor.is_contiguous(call.input) else _unary(call)
+
+
+def _swapped(call):
+    first, second = (v for k, v in call.arguments.items() if k != call.first)
+    return call.input if not call.input.dim() and {first, second} <= {0, -1} else _along_dims(call)
+
+
 def _clone(call):
     if call.arguments.get("memory_format") not in (None, wisp.preserve_format, wisp.contiguous_format):
         raise RuntimeError(
@@ -582,6 +591,8 @@ _rules(_squeeze, "squeeze")
 _rules(_flatten, "flatten")
 _rules(_ravel, "ravel")
 _rules(_transposed, "t")
+_rules(_swapped, "transpose swapaxes swapdims")
+_rules(_contiguous, "contiguous")
 _rules(_adjoint, "adjoint")
 _rules(_joined, "cat stack")
 _rules(_matmul, "matmul mm bmm mv dot linalg.matmul")

@@ -22,12 +22,17 @@ def tree_flatten(tree, is_leaf=is_whole):
 
 def add_batch_dim(tensor, in_dim, level):
     """A tensor as one sample of the vmap with this number, its batch being `in_dim`."""
-    return _batching.wrapped(tensor if in_dim == 0 else tensor.movedim(in_dim, 0), level)
+    sample = _batching.wrapped(tensor if in_dim == 0 else tensor.movedim(in_dim, 0), level)
+    sample._given = tensor, in_dim % tensor.dim(), sample._physical
+    return sample
 
 
 def remove_batch_dim(tensor, level, batch_size, out_dim):
     """All samples of the vmap with this number, the batch at `out_dim`."""
     physical = _batching.physical_of(tensor, _batching.levels()[level - 1])
+    given = tensor._given if _batching.is_batched(tensor, level) else None
+    if given and out_dim in (given[1], given[1] - given[0].dim()) and given[2] is physical:  # what was given is returned as it is
+        return given[0]
     return physical.movedim(0, out_dim) if out_dim else physical
 
 

@@ -497,3 +497,17 @@ def test_a_cast_to_channels_last_of_samples():
     x = wisp.randn(2, 2, 3, 2, 2)
     for cast in (lambda t: t.half(memory_format=wisp.channels_last), lambda t: t.double(memory_format=wisp.channels_last)):
         assert wisp.equal(vmap(cast)(x), wisp.stack([cast(t) for t in x]))
+
+
+def test_what_is_returned_as_it_was_given_is_the_tensor_itself():
+    x = wisp.randn(3, 4, 5).transpose(0, 1)
+    assert vmap(lambda t: t, 1, 1)(x) is x and vmap(lambda t: t.contiguous(), 1, -2)(x) is x
+    assert vmap(lambda t: t, 1)(x) is not x
+    assert vmap(wisp.Tensor.contiguous, 1, 1)(x) is x and vmap(lambda t: t.transpose(0, -1))(x[0, 0]).equal(x[0, 0])
+    with pytest.raises(IndexError):
+        vmap(lambda t: t, 1, 3)(x)
+
+    def grows(t):
+        return t.unsqueeze_(0)
+
+    assert vmap(grows, 1, 1)(x.clone()).shape == (1, 3, 4, 5)

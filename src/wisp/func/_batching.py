@@ -121,12 +121,8 @@ class BatchedTensor(Tensor):
     imag = property(lambda self: _core.imag(self))
 
     def is_contiguous(self, memory_format=wisp.contiguous_format):
-        _check_format(memory_format)
+        check_format(memory_format)
         return Tensor.is_contiguous(self)
-
-    def contiguous(self, memory_format=wisp.contiguous_format):
-        _check_format(memory_format)
-        return Tensor.contiguous(self)
 
     def backward(self, *args, **kwargs):
         raise RuntimeError("backward() inside of vmap is not possible; use wisp.func.grad or wisp.func.vjp")
@@ -149,7 +145,7 @@ class BatchedTensor(Tensor):
         _set(self, key, value)
 
 
-def _check_format(memory_format):
+def check_format(memory_format):
     if memory_format not in (wisp.contiguous_format, wisp.preserve_format):
         raise RuntimeError(
             f"NYI: querying is_contiguous inside of vmap for memory_format other than torch.contiguous_format, got {memory_format}: "

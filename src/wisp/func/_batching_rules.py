@@ -6,7 +6,19 @@ operators, and returns the result as a sample; NotImplemented sends the call to 
 
 import wisp
 from wisp import _core
-from wisp.func._batching import BY_FACT, RULES, Call, aligned, ints, is_batched, one_by_one, physical_of, refuse_dynamic, wrapped
+from wisp.func._batching import (
+    BY_FACT,
+    RULES,
+    Call,
+    aligned,
+    check_format,
+    ints,
+    is_batched,
+    one_by_one,
+    physical_of,
+    refuse_dynamic,
+    wrapped,
+)
 
 Tensor = wisp.Tensor
 
@@ -456,8 +468,8 @@ def _strided(call):
     )
     if all(size) and (begin < first or end > last or not sample.numel()):
         raise RuntimeError(
-            f"as_strided: with size {size}, stride {stride} and offset {begin} the result reaches beyond the memory of its sample, to that of "
-            "others. This is not supported inside of vmap; use other views"
+            f"as_strided: with size {size}, stride {stride} and offset {begin} the result reaches beyond the memory of its sample, to "
+            "that of others. This is not supported inside of vmap; use other views"
         )
     return call(**{call.first: physical, "size": (call.level.size, *size), "stride": (physical.stride(0), *stride)})
 
@@ -471,6 +483,7 @@ def _unfold(call):
 
 
 def _contiguous(call):
+    check_format(call.arguments.get("memory_format") or wisp.contiguous_format)
     return call.input if Tensor.is_contiguous(call.input) else _unary(call)
 
 

@@ -643,13 +643,21 @@ static void old_order(const char* name) {
          [](const Tensor& x, Scalar beta, Scalar alpha, const Tensor& a, const Tensor& b) {                                               \
              return old_order(#NAME), NAME(x, a, b, beta, alpha);                                                                         \
          },                                                                                                                               \
-         method | inplace},                                                                                                               \
+         method},                                                                                                                         \
+        {#NAME "(Tensor input, Number beta, Tensor " A ", Tensor " B ")",                                                                 \
+         [](const Tensor& x, Scalar beta, const Tensor& a, const Tensor& b) { return old_order(#NAME), NAME(x, a, b, beta, Scalar(1)); }, \
+         method},                                                                                                                         \
+        {#NAME "(Tensor input, Number beta, Number alpha, Tensor " A ", Tensor " B ")",                                                   \
+         [](const Tensor& x, Scalar beta, Scalar alpha, const Tensor& a, const Tensor& b) {                                               \
+             return old_order(#NAME "_"), NAME(x, a, b, beta, alpha);                                                                     \
+         },                                                                                                                               \
+         inplace},                                                                                                                        \
     {                                                                                                                                     \
         #NAME "(Tensor input, Number beta, Tensor " A ", Tensor " B ")",                                                                  \
             [](const Tensor& x, Scalar beta, const Tensor& a, const Tensor& b) {                                                          \
-                return old_order(#NAME), NAME(x, a, b, beta, Scalar(1));                                                                  \
+                return old_order(#NAME "_"), NAME(x, a, b, beta, Scalar(1));                                                              \
             },                                                                                                                            \
-            method | inplace                                                                                                              \
+            inplace                                                                                                                       \
     }
 
 static const Operators operators = {
@@ -740,9 +748,13 @@ static const Operators operators = {
     WISP_OLD_ORDER(addbmm, "batch1", "batch2"),
     WISP_OLD_ORDER(baddbmm, "batch1", "batch2"),
     {"addbmm_(Tensor self, Number beta, Number alpha, Tensor batch1, Tensor batch2)",
-     [](const Tensor& x, Scalar beta, Scalar alpha, const Tensor& a, const Tensor& b) { return addbmm_(x, a, b, beta, alpha); }, method},
+     [](const Tensor& x, Scalar beta, Scalar alpha, const Tensor& a, const Tensor& b) {
+         return old_order("addbmm_"), addbmm_(x, a, b, beta, alpha);
+     },
+     method},
     {"addbmm_(Tensor self, Number beta, Tensor batch1, Tensor batch2)",
-     [](const Tensor& x, Scalar beta, const Tensor& a, const Tensor& b) { return addbmm_(x, a, b, beta, Scalar(1)); }, method},
+     [](const Tensor& x, Scalar beta, const Tensor& a, const Tensor& b) { return old_order("addbmm_"), addbmm_(x, a, b, beta, Scalar(1)); },
+     method},
 };
 
 }  // namespace wisp

@@ -426,3 +426,27 @@ def test_bfloat16_products_after_a_fork():
     if child == 0:
         os._exit(0 if wisp.equal(a @ b, expected) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("name", ["addmm", "addmv", "addr", "addbmm", "baddbmm"])
+def test_the_older_order_of_arguments_warns_by_the_name_that_was_called(name):
+    vector, matrix, batch = wisp.ones(2), wisp.ones(2, 2), wisp.ones(1, 2, 2)
+    self, a, b = {
+        "addmm": (matrix, matrix, matrix),
+        "addmv": (vector, matrix, vector),
+        "addr": (matrix, vector, vector),
+        "addbmm": (matrix, batch, batch),
+        "baddbmm": (batch, batch, batch),
+    }[name]
+    expected = getattr(wisp, name)(self, a, b, beta=2, alpha=3)
+    with pytest.warns(UserWarning, match=f"This overload of {name} is deprecated"):
+        assert wisp.equal(getattr(self, name)(2, 3, a, b), expected)
+    written = self.clone()
+    with pytest.warns(UserWarning, match=f"This overload of {name}_ is deprecated"):
+        assert getattr(written, name + "_")(2, 3, a, b) is written
+    assert wisp.equal(written, expected)
+    x = self.clone().requires_grad_()
+    y = x.clone()
+    with pytest.warns(UserWarning, match=f"This overload of {name}_ is deprecated"):
+        getattr(y, name + "_")(2, a, b)
+    assert wisp.equal(wisp.autograd.grad(y.sum(), x)[0], wisp.full_like(self, 2.0))

@@ -437,7 +437,7 @@ Tensor addbmm(const Tensor& input, const Tensor& a, const Tensor& b, const Scala
     const Scalar one(1);
     for (int64_t i = 0; i < a.size(0); i++)
         multiply(out, matrix(a, i), {}, matrix(b, i), {}, i > 0 ? out : beta == 0. ? Tensor() : input, &alpha, i > 0 ? &one : &beta);
-    if (a.size(0) == 0) copy_values(out, expanded(scaled(detach(input), beta), out.sizes()));
+    if (a.size(0) == 0) copy_values(out, beta == 0. ? zeros(out.sizes(), out.dtype()) : expanded(scaled(detach(input), beta), out.sizes()));
     if (needs_grad(input, a, b))
         record(out, "AddbmmBackward0", {input, a, b}, {wants_grad(b) ? a : Tensor(), wants_grad(a) ? b : Tensor()},
                told<"alpha beta batch1_sym_argsize_0 batch1_sym_argsize_1 batch2_sym_argsize_2 | batch1 batch2">(

@@ -215,6 +215,13 @@ def test_beta_zero_ignores_nan():
     nan = wisp.full((2, 2), float("nan"))
     assert wisp.addmm(nan, wisp.ones(2, 3), wisp.ones(3, 2), beta=0).numpy().tolist() == [[3, 3], [3, 3]]
     assert nan.clone().addmm_(wisp.ones(2, 3), wisp.ones(3, 2), beta=0, alpha=2).numpy().tolist() == [[6, 6], [6, 6]]
+    for batches in (0, 2):
+        for run in (wisp.addbmm, lambda *args, **options: args[0].clone().addbmm_(*args[1:], **options)):
+            found = run(nan, wisp.ones(batches, 2, 3), wisp.ones(batches, 3, 2), beta=0)
+            assert found.tolist() == [[3.0 * batches] * 2] * 2
+    assert wisp.baddbmm(wisp.stack([nan]), wisp.ones(1, 2, 0), wisp.ones(1, 0, 2), beta=0).tolist() == [[[0.0, 0.0], [0.0, 0.0]]]
+    assert wisp.addmm(nan, wisp.ones(2, 0), wisp.ones(0, 2), beta=0).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    assert wisp.addmv(nan[0], wisp.ones(2, 0), wisp.ones(0), beta=0).tolist() == [0.0, 0.0]
 
 
 def test_in_place_and_out():

@@ -225,9 +225,10 @@ bool is_whole_mask(PyObject* key, const Tensor& t) {
 PyObject* get_item(PyObject* self, PyObject* key_object) {
     return guarded([&]() -> PyObject* {
         const Tensor& t = as_tensor(self);
-        if (batching && has_batched(key_object)) {
+        const bool sample = batching && has_batched(self);  // by the method of Tensor: its own class has another one
+        if (sample || (batching && has_batched(key_object))) {
             Ref module(PyImport_ImportModule("wisp.func._batching"));
-            return PyObject_CallMethod(module.get(), "get_with_batched_index", "(OO)", self, key_object);
+            return PyObject_CallMethod(module.get(), sample ? "_get" : "get_with_batched_index", "(OO)", self, key_object);
         }
         if (overriding) [[unlikely]]
             if (PyObject* answer = call_overridden("__getitem__", self, key_object)) return answer;
@@ -246,6 +247,11 @@ PyObject* get_item(PyObject* self, PyObject* key_object) {
 int set_item(PyObject* self, PyObject* key_object, PyObject* value) {
     return guarded(-1, [&]() -> int {
         if (!value) throw TypeError("Tensor does not support deleting items");
+        if (batching && has_batched(self)) {
+            Ref module(PyImport_ImportModule("wisp.func._batching"));
+            Ref done(PyObject_CallMethod(module.get(), "_set", "(OOO)", self, key_object, value));
+            return 0;
+        }
         if (batching && (has_batched(key_object) || has_batched(value))) refuse_batched_write("x[...] = value");
         const Tensor& t = as_tensor(self);
         OnDevice on(t.device());

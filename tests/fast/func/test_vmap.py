@@ -511,3 +511,16 @@ def test_what_is_returned_as_it_was_given_is_the_tensor_itself():
         return t.unsqueeze_(0)
 
     assert vmap(grows, 1, 1)(x.clone()).shape == (1, 3, 4, 5)
+
+
+def test_indexing_by_the_method_of_tensor():
+    x = wisp.arange(24.0).reshape(2, 3, 4)
+
+    def writes(t):
+        t = t.clone()
+        wisp.Tensor.__setitem__(t, (slice(None), [0, 2]), 7.0)
+        return t
+
+    for key in ([0, 2], (slice(0, 2), 1), slice(0, 2), wisp.tensor([[0, 1], [1, 2]])):
+        assert wisp.equal(vmap(lambda t, key=key: wisp.Tensor.__getitem__(t, key))(x), wisp.stack([t[key] for t in x]))
+    assert wisp.equal(vmap(writes)(x), wisp.stack([writes(t) for t in x]))

@@ -141,20 +141,26 @@ def get_analytical_jacobian(inputs, output, nondet_tol=0.0, grad_out=1.0):
     return tuple(first), same, True, True
 
 
+def _moved(func, inputs, x, eps, generator):
+    """A random direction, in reals, and the outputs a step back and a step forth along it."""
+    place, sign = _reals(x)
+    u = wisp.rand(place.shape, dtype=place.dtype, generator=generator, device="cpu").to(x.device)
+    u = u / u.norm()
+    before, values = place.clone(), []
+    for shift in (-eps, eps):
+        place.copy_(before + shift * sign * u)
+        values.append([_flat(y).clone() for y in _outputs(func, inputs)])
+    place.copy_(before)
+    return u, values
+
+
 def _fast(func, inputs, outputs, tested, eps, atol, rtol, nondet_tol):
     """Whether numbers u·J·v agree for one random pair of vectors per output and input: two calls and one pass each."""
     generator = wisp.Generator()  # not the one that the function may draw from
     for x in tested:
         if not x.numel():
             continue
-        place, sign = _reals(x)
-        u = wisp.rand(place.shape, dtype=place.dtype, generator=generator, device="cpu").to(x.device)
-        u = u / u.norm()
-        before, values = place.clone(), []
-        for shift in (-eps, eps):
-            place.copy_(before + shift * sign * u)
-            values.append([_flat(y).clone() for y in _outputs(func, inputs)])
-        place.copy_(before)
+        u, values = _moved(func, inputs, x, eps, generator)
         for y, low, high in zip(outputs, *values):
             if low.numel() != high.numel() or low.numel() != _flat(y).numel():
                 raise AssertionError(_SHAPES)
@@ -205,7 +211,8 @@ def gradcheck(
         if check_backward_ad:
             _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, fast_mode)
         if check_forward_ad:
-            _check_forward(func, inputs, eps, atol, rtol)
+            if not (fast_mode and _fast_forward(func, inputs, eps, atol, rtol)):
+                _check_forward(func, inputs, eps, atol, rtol)
             if check_undefined_grad:
                 _check_undefined_forward(func, inputs)
             if check_batched_forward_grad:
@@ -281,6 +288,33 @@ def _part(output, actual, expected, rtol, atol):
     return f"While considering the {part} part of complex outputs only, "
 
 
+def _pushed(func, inputs, x, direction):
+    """The tangents of the outputs along a direction of x, in reals."""
+    with forward_ad.dual_level():
+        duals = {
+            id(value): forward_ad.make_dual(value.detach(), direction if value is x else wisp.zeros_like(value, requires_grad=False))
+            for value in inputs
+            if isinstance(value, wisp.Tensor) and value.requires_grad
+        }
+        outputs = _outputs(func, tuple(duals.get(id(value), value) for value in inputs))
+        tangents = [forward_ad.unpack_dual(y).tangent for y in outputs]
+        return [wisp.zeros_like(_flat(y)) if tangent is None else _flat(tangent) for y, tangent in zip(outputs, tangents)]
+
+
+def _fast_forward(func, inputs, eps, atol, rtol):
+    """Whether tangents along one random direction of each input agree with the steps along it."""
+    generator = wisp.Generator()
+    for x in _differentiable(inputs):
+        if not x.numel():
+            continue
+        u, values = _moved(func, inputs, x, eps, generator)
+        direction = wisp.view_as_complex(u) if x.is_complex() else u.reshape(x.shape)
+        for actual, low, high in zip(_pushed(func, inputs, x, direction.to(x.dtype)), *values):
+            if low.numel() != high.numel() or not wisp.allclose(actual, ((high - low) / (2 * eps)).to(actual.dtype), rtol, atol):
+                return False
+    return True
+
+
 def _forward(func, inputs, x, count):
     """-> per output the matrix (reals of x) x (reals of the output), by passes forward."""
     columns = [[] for _ in range(count)]
@@ -288,18 +322,8 @@ def _forward(func, inputs, x, count):
         for unit in (1, 1j) if x.is_complex() else (1,):
             direction = wisp.zeros_like(x, requires_grad=False)
             direction[index] = unit
-            with forward_ad.dual_level():
-                tested = [value for value in inputs if isinstance(value, wisp.Tensor) and value.requires_grad]
-                duals = {
-                    id(value): forward_ad.make_dual(
-                        value.detach(), direction if value is x else wisp.zeros_like(value, requires_grad=False)
-                    )
-                    for value in tested
-                }
-                outputs = _outputs(func, tuple(duals.get(id(value), value) for value in inputs))
-                for column, y in zip(columns, outputs):
-                    tangent = forward_ad.unpack_dual(y).tangent
-                    column.append(wisp.zeros_like(_flat(y)) if tangent is None else _flat(tangent))
+            for column, tangent in zip(columns, _pushed(func, inputs, x, direction)):
+                column.append(tangent)
     return [wisp.stack(column) if column else None for column in columns]
 
 

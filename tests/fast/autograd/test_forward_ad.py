@@ -257,3 +257,29 @@ def test_writes_to_one_primal_of_many_tangents():
     assert wisp.equal(pushed(lambda d: d.__setitem__(0, 5.0)), tangents * wisp.tensor([0.0, 1.0, 1.0]))
     assert wisp.equal(pushed(lambda d: d.cumsum_(0)), tangents.cumsum(1))
     assert primal.tolist() == [1, 2, 3]
+
+
+def test_fast_checks_of_forward_mode_take_one_pass_and_find_wrong_tangents():
+    passes = []
+
+    class Triples(wisp.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor):
+            ctx.factor = factor
+            return x * 3
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 3, None
+
+        @staticmethod
+        def jvp(ctx, tangent, _):
+            passes.append(tangent)
+            return tangent * ctx.factor
+
+    x = wisp.randn(4, 5, dtype=wisp.complex128, requires_grad=True)
+    options = {"check_forward_ad": True, "check_undefined_grad": False}
+    assert wisp.autograd.gradcheck(Triples.apply, (x, 3.0), fast_mode=True, **options) and len(passes) == 1
+    assert wisp.autograd.gradcheck(Triples.apply, (x, 3.0), **options) and len(passes) == 41
+    for fast in (True, False):
+        assert not wisp.autograd.gradcheck(Triples.apply, (x, 2.9), fast_mode=fast, raise_exception=False, **options)

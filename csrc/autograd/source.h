@@ -11,7 +11,7 @@ struct SourceLine {
     int offset = 0;
 };
 SourceLine current_source();
-bool called_by_the_package();  // whether the innermost frame is one of it
+bool called_by_the_package();                        // whether the innermost frame is one of it
 std::string source_text(_object* code, int offset);  // "file.py:12"
 void set_package_directory(const char* directory);
 

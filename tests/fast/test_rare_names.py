@@ -357,3 +357,10 @@ def test_cases_of_libraries_compare_numbers_as_close_ones():
     for x, y in ((0.8, 0.8001), (1.0, 2), (1.0, float("nan")), (3, 4)):
         with pytest.raises(AssertionError):
             case.assertEqual(x, y)
+
+
+def test_none_is_no_future():
+    future = wisp.futures.Future()
+    for wait in (lambda: wisp.jit.wait(None), lambda: wisp.futures.wait_all((None,)), lambda: wisp.futures.collect_all([future, None])):
+        with pytest.raises(RuntimeError, match="Future can't be None"):
+            wait()

@@ -81,7 +81,7 @@ class CustomOpDef:
             functools.update_wrapper(self, function)
         packet = OpOverloadPacket(namespace, name, self)
         packet._overloads["default"] = OpOverload(packet, "default")
-        packet.default._schema = schema
+        packet.default._text = schema
         setattr(getattr(ops, namespace), name, packet)
         self._opoverload = packet.default
         _defined[self._qualname] = self

@@ -3,6 +3,7 @@ process groups. What is behind them exists here elsewhere, or answers that there
 
 import enum
 import logging
+import re
 import types
 import typing
 
@@ -64,6 +65,7 @@ INNER = {
         {
             **same("SavedTensor _make_saved_tensor _saved_tensors_hooks_is_enabled", From("wisp.autograd._inner")),
             "_saved_tensors_hooks_disable": From("wisp._core", "_set_saved_tensors_hooks_disabled"),
+            "_KinetoEvent": Unused("No event of Wisp's profiler is one."),
         },
     ),
     "_C._functorch": (
@@ -104,6 +106,19 @@ INNER = {
         },
     ),
     "_C._dynamo": ("Inner parts of a compiler.", {}),
+    "_utils_internal": (
+        "Switches of PyTorch's makers.",
+        {
+            "justknobs_check": Answer("What is asked for by default: nothing is switched.", None, "name, default=True", "default"),
+            "justknobs_getval_int": Answer("0.", 0, "name"),
+        },
+    ),
+    "_vendor": ("Packages that PyTorch brings.", {}),
+    "_vendor.packaging": ("Packages that PyTorch brings.", {}),
+    "_vendor.packaging.version": (
+        "Versions, of the package `packaging`, where it is installed.",
+        same("Version InvalidVersion parse", From("packaging.version")),
+    ),
     "_C._dynamo.eval_frame": ("Inner parts of a compiler.", {"_set_lru_cache": Answer("Nothing to set.", None, "on")}),
     "_prims_common": (
         "Rules about shapes.",
@@ -113,6 +128,11 @@ INNER = {
             "canonicalize_dims": From("wisp._compat.helpers"),
             "is_contiguous_or_false": Answer("Whether it is contiguous.", None, "a, **options", "a.is_contiguous()"),
             "get_computation_dtype": From("wisp._compat.helpers"),
+            "is_integer_dtype": Answer(
+                "Whether numbers of the dtype are whole.", None, "dtype", "not (dtype.is_floating_point or dtype.is_complex)"
+            ),
+            "is_float_dtype": Answer("Whether it is one of floating-point numbers.", None, "dtype", "dtype.is_floating_point"),
+            "is_complex_dtype": Answer("Whether it is one of complex numbers.", None, "dtype", "dtype.is_complex"),
         },
     ),
     "_library.infer_schema": ("Schemas of functions.", {"infer_schema": From("wisp.library")}),
@@ -374,11 +394,17 @@ INNER = {
     ),
     "distributed.fsdp._runtime_utils": (
         "Inner parts of sharded training.",
-        same("_lazy_init _post_forward _root_pre_forward", Refusal("units gather themselves")),
+        same("_lazy_init _post_forward _root_pre_forward _post_backward_hook _reshard", Refusal("units gather themselves")),
     ),
     "distributed.fsdp._common_utils": (
         "Inner parts of sharded training.",
-        {"_FSDPState": Unused("Not used."), "_get_module_fsdp_state": Answer("None.", None, "module")},
+        {
+            "_FSDPState": Unused("Not used."),
+            "_get_module_fsdp_state": Answer("None.", None, "module"),
+            "FSDP_WRAPPED_MODULE": "_fsdp_wrapped_module",
+            "TrainingState": enum.Enum("TrainingState", "IDLE FORWARD_BACKWARD SUMMON_FULL_PARAMS"),
+            "HandleTrainingState": enum.Enum("HandleTrainingState", "IDLE FORWARD BACKWARD_PRE BACKWARD_POST SUMMON_FULL_PARAMS"),
+        },
     ),
     "distributed.checkpoint.optimizer": (
         "Optimizers in sharded checkpoints.",
@@ -447,7 +473,16 @@ INNER = {
     "distributed._shard": ("Older sharded tensors.", {}),
     "distributed._shard.sharded_tensor": (
         "Older sharded tensors: use DTensor.",
-        {"ShardedTensor": Unused("No tensor is one."), "Shard": Unused("No part is one.")},
+        same("ShardedTensor ShardedTensorBase Shard ShardMetadata ShardedTensorMetadata TensorProperties", Unused("No tensor has one.")),
+    ),
+    "distributed._shard.sharded_tensor.api": (
+        "The inner path.",
+        same("ShardedTensor Shard", From("wisp.distributed._shard.sharded_tensor")),
+    ),
+    "distributed._shard.metadata": ("The inner path.", {"ShardMetadata": Unused("No tensor has one.")}),
+    "distributed._shard.sharding_spec": (
+        "Older sharded tensors: use DTensor.",
+        same("ShardingSpec EnumerableShardingSpec ChunkShardingSpec ShardMetadata", Unused("No tensor has one.")),
     ),
     "fx._compatibility": (
         "Promises of PyTorch's about names that stay.",
@@ -458,7 +493,7 @@ INNER = {
         "Types of sparse tensors on a GPU; none is one by its type.",
         same("FloatTensor DoubleTensor HalfTensor BFloat16Tensor IntTensor LongTensor ByteTensor", Unused("No tensor is one.")),
     ),
-    "cuda._memory_viz": ("Pictures of memory.", {"profile_plot": Refusal("use wisp.viz")}),
+    "cuda._memory_viz": ("Pictures of memory.", same("profile_plot trace_plot segment_plot", Refusal("use wisp.viz"))),
     "cuda._utils": ("Numbers of devices.", {"_get_device_index": From("wisp._utils")}),
     "backends.kleidiai": ("Arm's kernels: they are not used.", {"is_available": Answer("False.", False)}),
     "backends.mha": (
@@ -491,6 +526,33 @@ INNER = {
             "freeze_rng_state": From("wisp.random", "fork_rng"),
             **same("instantiate_parametrized_tests parametrize", From("wisp._compat.testing")),
             "make_tensor": From("wisp.testing"),
+        },
+    ),
+    "testing._internal.composite_compliance": (
+        "Which operators write or view, by their names.",
+        {
+            "is_view_fn": Answer(
+                "Whether the operator gives a view.",
+                frozenset(
+                    """as_strided detach diagonal expand expand_as movedim narrow permute select squeeze transpose t real imag
+                    view_as_real view_as_complex unflatten unfold unsqueeze view view_as unbind split split_with_sizes vsplit hsplit
+                    tensor_split chunk swapaxes slice _reshape_alias _unsafe_view _conj alias""".split()
+                ),
+                "func",
+                "func.overloadpacket.__name__ in value",
+            ),
+            "is_inplace_view_fn": Answer(
+                "Whether the operator makes its argument another view.",
+                frozenset("as_strided_ detach_ squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_".split()),
+                "func",
+                "func.overloadpacket.__name__ in value",
+            ),
+            "is_inplace": Answer(
+                "Whether the operator writes to its argument: __iadd__ and add_ do, __add__ does not.",
+                re.compile("__i.+__|(?!__.+__).*_"),
+                "func",
+                "bool(value.fullmatch(func.overloadpacket.__name__))",
+            ),
         },
     ),
     "testing._internal.common_cuda": ("What libraries' tests ask about GPUs.", same("TEST_CUDA TEST_MULTIGPU TEST_CUDNN", False)),

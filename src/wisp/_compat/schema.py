@@ -56,6 +56,17 @@ class FunctionSchema:
         """Whether an argument is written to."""
         return any(argument.is_write for argument in self.arguments)
 
+    def is_backward_compatible_with(self, old_schema):
+        """Whether calls for the older signature fit: the same arguments first, and a value for each that is new."""
+        mine, theirs = self.arguments, old_schema.arguments
+        kinds = lambda values: [(value.name, value.type) for value in values]
+        return (
+            (self.name, self.overload_name) == (old_schema.name, old_schema.overload_name)
+            and [value.type for value in self.returns] == [value.type for value in old_schema.returns]
+            and kinds(mine[: len(theirs)]) == kinds(theirs)
+            and all(argument.has_default_value() for argument in mine[len(theirs) :])
+        )
+
     def __str__(self):
         return self._text
 

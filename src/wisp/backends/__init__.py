@@ -125,6 +125,7 @@ cuda = _module(
     cudnn_sdp_enabled=_no,
     math_sdp_enabled=lambda: True,
     SDPAParams=_collections.namedtuple("SDPAParams", "query key value attn_mask dropout is_causal enable_gqa"),
+    is_flash_attention_available=_no,
     can_use_flash_attention=lambda *a, **k: False,
     can_use_efficient_attention=lambda *a, **k: False,
     preferred_linalg_library=lambda *a: "default",

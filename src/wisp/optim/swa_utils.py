@@ -7,6 +7,7 @@ import math
 import wisp
 from wisp import _reference, nn
 from wisp.optim._lr_base import LRScheduler, _per_group
+from wisp.utils._foreach_utils import _group_tensors_by_device_and_dtype  # noqa: F401 (libraries take it from here)
 
 __all__ = ["AveragedModel", "update_bn", "SWALR", "get_ema_multi_avg_fn", "get_swa_multi_avg_fn", "get_ema_avg_fn", "get_swa_avg_fn"]
 

@@ -24,6 +24,18 @@ def _shape(value):
     return value.shape if isinstance(value, wisp.Tensor) else value
 
 
+def _unpack_flash_attention_nested_shapes(*, query, key, value, grad_out=None, cum_seq_q, cum_seq_k, max_q, max_k):
+    """The shapes of each sample: those given, or those of sequences that lie end to end."""
+    if cum_seq_q is None:
+        yield query.shape, key.shape, value.shape, None if grad_out is None else grad_out.shape
+        return
+    lengths = lambda ends, most: [most] * (len(ends) - 1) if ends.is_meta else ends.diff().tolist()
+    shape = lambda tensor, length: (1, tensor.shape[1], length, tensor.shape[2])
+    for queries, keys in zip(lengths(cum_seq_q, max_q), lengths(cum_seq_k, max_k)):
+        one = shape(query, queries)
+        yield one, shape(key, keys), shape(value, keys), None if grad_out is None else one
+
+
 def _shapes(values):
     return type(values)(_shapes(v) for v in values) if type(values) in (list, tuple) else _shape(values)
 

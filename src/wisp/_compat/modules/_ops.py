@@ -170,6 +170,8 @@ def _proxy_among(values):
 class OpOverload:
     """One overload of an operator."""
 
+    _text = None  # the signature that a program gave
+
     def __init__(self, packet, name):
         self.overloadpacket, self._overloadname = packet, name
         self.namespace, self.__name__ = packet.namespace, f"{packet.__name__}.{name}"
@@ -181,6 +183,17 @@ class OpOverload:
         if proxy is not None:
             return proxy.tracer.create_proxy("call_function", self, args, kwargs)
         return self.overloadpacket._function(*args, **kwargs)
+
+    @property
+    def _schema(self):
+        """The signature: of a program's operator as it was given, of others with the types that are known here."""
+        if self._text is None:
+            from wisp.fx.operator_schemas import get_signature_for_torch_op
+
+            return get_signature_for_torch_op(self, return_schemas=True)[1][0]
+        from wisp._compat.schema import parse_schema
+
+        return parse_schema(f"{self.namespace}::{self.overloadpacket.__name__}{self._text[self._text.index('(') :]}")
 
     @property
     def op(self):
@@ -226,7 +239,7 @@ class OpOverloadPacket:
         return _operator, (self.namespace, self.__name__)
 
     def __getattr__(self, name):
-        if name.startswith("_"):
+        if name.startswith("_") and not name[1:2].isupper():  # an overload may be of the class `_RecordFunction`
             raise AttributeError(f"'{self.__dict__.get('_qualified_op_name')}' has no overload {name!r}")
         return self._overloads.setdefault(name, OpOverload(self, name))
 

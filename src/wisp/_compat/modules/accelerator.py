@@ -3,7 +3,8 @@
 import wisp as _wisp
 
 __all__ = """
-    current_accelerator current_device_idx current_device_index current_stream device_count empty_cache get_memory_info is_available
+    current_accelerator current_device_idx current_device_index current_stream device_count device_index empty_cache get_memory_info
+    is_available
     max_memory_allocated max_memory_reserved memory_allocated memory_reserved memory_stats reset_peak_memory_stats set_device_idx
     set_device_index synchronize""".split()
 
@@ -42,6 +43,27 @@ def set_device_index(device, /):
     """Make a device the current one."""
     _require("set_device_index")
     _wisp.cuda.set_device(device)
+
+
+class device_index:
+    """Makes a device the current one within the block, if it is told one.
+
+    >>> import wisp
+    >>> with wisp.accelerator.device_index(None):
+    ...     x = wisp.ones(2)
+    """
+
+    def __init__(self, device, /):
+        self.idx, self.prev_idx = device, -1
+
+    def __enter__(self):
+        if self.idx is not None:
+            self.prev_idx = current_device_index()
+            set_device_index(self.idx)
+
+    def __exit__(self, *exc_info):
+        if self.idx is not None:
+            set_device_index(self.prev_idx)
 
 
 current_device_idx, set_device_idx = current_device_index, set_device_index

@@ -4,16 +4,15 @@ The functions get whole tensors of indices that broadcast against the scores, so
 as PyTorch's must.
 """
 
+import inspect
 import math
 from typing import NamedTuple
 
 import wisp
+from wisp.nn.attention._block_mask import _DEFAULT_SPARSE_BLOCK_SIZE, BlockMask, noop_mask, of_mask  # noqa: F401
 
 __all__ = """
     AuxOutput AuxRequest BlockMask and_masks create_block_mask create_mask flex_attention noop_mask or_masks""".split()
-
-
-_DEFAULT_SPARSE_BLOCK_SIZE = 128
 
 
 class AuxRequest(NamedTuple):
@@ -33,11 +32,6 @@ class AuxOutput(NamedTuple):
 def _indices(batch, heads, queries, keys, device):
     shape = lambda count, dim: wisp.arange(count, device=device).reshape([count if d == dim else 1 for d in range(4)])
     return shape(batch, 0), shape(heads, 1), shape(queries, 2), shape(keys, 3)
-
-
-def noop_mask(batch, head, token_q, token_kv):
-    """Everything is seen."""
-    return wisp.ones((), dtype=wisp.bool)
 
 
 def and_masks(*mask_mods):
@@ -65,38 +59,31 @@ def or_masks(*mask_mods):
 
 
 def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device="cpu"):
-    """The boolean mask [B, H, Q, KV] that a function of (batch, head, query, key) describes.
+    """The boolean mask [B, H, Q, KV] that a function of (batch, head, query, key) describes, or one that changes scores.
 
     >>> from wisp.nn.attention.flex_attention import create_mask
     >>> create_mask(lambda b, h, q, kv: q >= kv, 1, 1, 2, 2).int().tolist()
     [[[[1, 0], [1, 1]]]]
     """
-    size = (B or 1, H or 1, Q_LEN, KV_LEN)
-    return mod_fn(*_indices(*size, device)).expand(size)
+    size = (1 if B is None else B, 1 if H is None else H, Q_LEN, KV_LEN)
+    places = _indices(*size, device)
+    needed = [one for one in inspect.signature(mod_fn).parameters.values() if one.default is one.empty]
+    if len(needed) == 5:
+        return ~mod_fn(wisp.zeros(size, device=device), *places).isneginf().expand(size)
+    return mod_fn(*places).expand(size)
 
 
-class BlockMask:
-    """The mask of `create_block_mask`: the function, and the size it is for."""
+def create_block_mask(
+    mask_mod, B, H, Q_LEN, KV_LEN, device="cpu", BLOCK_SIZE=_DEFAULT_SPARSE_BLOCK_SIZE, _compile=False, separate_full_blocks=True
+):
+    """A mask for `flex_attention`, from a function of (batch, head, query, key).
 
-    def __init__(self, mask_mod, shape, device):
-        self.mask_mod, self.shape, self.device = mask_mod, tuple(shape), device
-        self.seq_lengths = self.shape[2:]
-
-    def to(self, device):
-        """For another device."""
-        return BlockMask(self.mask_mod, self.shape, device)
-
-    def to_dense(self):
-        """The mask as a tensor."""
-        return create_mask(self.mask_mod, *self.shape, device=self.device)
-
-    def __repr__(self):
-        return f"BlockMask(shape={self.shape})"
-
-
-def create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN, device="cpu", BLOCK_SIZE=128, _compile=False):
-    """A mask for `flex_attention`, from a function of (batch, head, query, key)."""
-    return BlockMask(mask_mod, (B or 1, H or 1, Q_LEN, KV_LEN), device)
+    >>> from wisp.nn.attention.flex_attention import create_block_mask
+    >>> create_block_mask(lambda b, h, q, kv: q >= kv, None, None, 512, 512).sparsity()
+    37.5
+    """
+    size = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else tuple(BLOCK_SIZE)
+    return of_mask(create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device), mask_mod, size, separate_full_blocks)
 
 
 def flex_attention(
@@ -129,12 +116,14 @@ def flex_attention(
         groups = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     batch, heads, queries = query.shape[:3]
+    if block_mask is not None:
+        block_mask.check((queries, key.shape[2]))
     scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     places = _indices(batch, heads, queries, key.shape[2], query.device)
     if score_mod is not None:
         scores = score_mod(scores, *places)
     if block_mask is not None:
-        scores = scores.masked_fill(~block_mask.mask_mod(*places), -math.inf)
+        scores = scores.masked_fill(~block_mask.seen(places), -math.inf)
     weights = scores.softmax(-1)
     if block_mask is not None:  # a query that sees nothing gives zeros
         weights = weights.nan_to_num(0.0)

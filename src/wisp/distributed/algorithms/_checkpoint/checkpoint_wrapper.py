@@ -1,12 +1,20 @@
 """Modules that compute their activations again in backward: `checkpoint_wrapper(module)`."""
 
+import abc
 import enum
 import functools
 
 import wisp
 from wisp.utils.checkpoint import checkpoint
 
-__all__ = ["CheckpointImpl", "CheckpointWrapper", "apply_activation_checkpointing", "checkpoint_wrapper", "offload_wrapper"]
+__all__ = [
+    "ActivationWrapper",
+    "CheckpointImpl",
+    "CheckpointWrapper",
+    "apply_activation_checkpointing",
+    "checkpoint_wrapper",
+    "offload_wrapper",
+]
 _PREFIX = "_checkpoint_wrapped_module"
 
 
@@ -16,13 +24,12 @@ class CheckpointImpl(enum.Enum):
     REENTRANT, NO_REENTRANT = 1, 2
 
 
-class CheckpointWrapper(wisp.nn.Module):
-    """Calls a module under `utils.checkpoint`; names of parameters are the module's own."""
+class ActivationWrapper(wisp.nn.Module, abc.ABC):
+    """What calls a module in another way, and has its parameters under its names: a base for classes with a `forward`."""
 
-    def __init__(self, mod, checkpoint_impl=CheckpointImpl.NO_REENTRANT, checkpoint_fn=None, **options):
+    def __init__(self, mod):
         super().__init__()
         self._checkpoint_wrapped_module = mod
-        self._run = checkpoint_fn or functools.partial(checkpoint, use_reentrant=checkpoint_impl is CheckpointImpl.REENTRANT, **options)
         self.register_load_state_dict_pre_hook(self._add_prefix)
         self._register_state_dict_hook(self._remove_prefix)
 
@@ -50,6 +57,18 @@ class CheckpointWrapper(wisp.nn.Module):
 
     def __getitem__(self, key):
         return self._checkpoint_wrapped_module[key]
+
+    @abc.abstractmethod
+    def forward(self, *args, **kwargs):
+        raise ValueError("Subclasses should implement forward().")
+
+
+class CheckpointWrapper(ActivationWrapper):
+    """Calls a module under `utils.checkpoint`; names of parameters are the module's own."""
+
+    def __init__(self, mod, checkpoint_impl=CheckpointImpl.NO_REENTRANT, checkpoint_fn=None, **options):
+        super().__init__(mod)
+        self._run = checkpoint_fn or functools.partial(checkpoint, use_reentrant=checkpoint_impl is CheckpointImpl.REENTRANT, **options)
 
     def forward(self, *args, **kwargs):
         return self._run(self._checkpoint_wrapped_module, *args, **kwargs)

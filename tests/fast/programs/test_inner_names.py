@@ -1,0 +1,59 @@
+"""Names of PyTorch's inner parts that libraries use, where they have something to do."""
+
+import pytest
+
+import wisp
+
+
+def test_operators_of_programs_have_schemas():
+    @wisp.library.custom_op("tests::scaled", mutates_args=())
+    def scaled(x: wisp.Tensor, by: float = 2.0) -> wisp.Tensor:
+        return x * by
+
+    schema = wisp.ops.tests.scaled.default._schema
+    assert [(one.name, one.has_default_value()) for one in schema.arguments] == [("x", False), ("by", True)] and len(schema.returns) == 1
+    assert schema.name == "tests::scaled" and not schema.is_mutable
+    older = wisp._C.parse_schema("tests::scaled(Tensor x) -> Tensor")
+    assert schema.is_backward_compatible_with(older) and not older.is_backward_compatible_with(schema)
+    assert not schema.is_backward_compatible_with(wisp._C.parse_schema("tests::scaled(Tensor y) -> Tensor"))
+    assert wisp.ops.aten.relu.default._schema.arguments[0].name in ("input", "self")
+
+
+def test_which_operators_write_and_view_by_their_names():
+    from wisp.testing._internal.composite_compliance import is_inplace, is_inplace_view_fn, is_view_fn
+
+    aten = wisp.ops.aten
+    assert is_inplace(aten.add_.Tensor)
+    assert not is_inplace(aten.add.Tensor)
+    assert is_view_fn(aten.view.default) and not is_view_fn(aten.clone.default)
+    assert is_inplace_view_fn(aten.squeeze_.dim) and not is_inplace_view_fn(aten.squeeze.dim)
+
+
+def test_shapes_of_packed_sequences():
+    from wisp.utils.flop_counter import _unpack_flash_attention_nested_shapes as shapes
+
+    packed, ends = wisp.zeros(5, 2, 4), wisp.tensor([0, 2, 5])
+    ends_given = {"cum_seq_q": ends, "cum_seq_k": ends, "max_q": 3, "max_k": 3}
+    assert list(shapes(query=packed, key=packed, value=packed, **ends_given)) == [((1, 2, n, 4),) * 3 + (None,) for n in (2, 3)]
+
+
+def test_modules_that_wrap_others_by_a_class_of_the_program():
+    from wisp.distributed.algorithms._checkpoint.checkpoint_wrapper import ActivationWrapper
+
+    class Twice(ActivationWrapper):
+        def forward(self, x):
+            return self._checkpoint_wrapped_module(self._checkpoint_wrapped_module(x))
+
+    inner = wisp.nn.Linear(2, 2)
+    model = Twice(inner)
+    assert list(model.state_dict()) == [name for name, _ in model.named_parameters()] == ["weight", "bias"]
+    assert model.in_features == 2 and wisp.equal(model(wisp.ones(2)), inner(inner(wisp.ones(2))))
+    model.load_state_dict(wisp.nn.Linear(2, 2).state_dict())
+    with pytest.raises(TypeError, match="abstract"):
+        ActivationWrapper(inner)
+
+
+def test_a_device_is_the_current_one_within_a_block():
+    with wisp.accelerator.device_index(None):
+        assert wisp.ones(1).device.type == "cpu"
+    assert wisp.backends.cuda.is_flash_attention_available() is False

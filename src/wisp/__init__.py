@@ -74,6 +74,7 @@ _HOMES = {
         TensorType ListType TupleType OptionalType Type""",
     "_compat.symbols": """
         SymInt SymFloat SymBool sym_int sym_float sym_not sym_max sym_min sym_ite sym_sum OutOfMemoryError AcceleratorError""",
+    "_compile": "_disable_dynamo",
     "_compat.helpers": "Tag eig lstsq matrix_rank solve symeig",
     "_compat.schema": "parse_schema AggregationType SUM AVG FatalError JITException FunctionSchema Argument",
     "_tensor.quantized": """

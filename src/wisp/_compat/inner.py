@@ -17,6 +17,7 @@ _NO_PIPELINE = "Wisp has no pipelines over processes"
 _decorator = Answer("The decorator itself: what is decorated stays as it is.", None, "*args, **kwargs", "lambda f: f")
 
 INNER = {
+    "_compile": ("A decorator by its inner path.", {"_disable_dynamo": From("wisp.compiler", "disable")}),
     "_functorch": ("Inner parts of `torch.func`.", {}),
     "_functorch.vmap": (
         "Inner parts of `vmap`.",
@@ -402,9 +403,46 @@ INNER = {
             "_FSDPState": Unused("Not used."),
             "_get_module_fsdp_state": Answer("None.", None, "module"),
             "FSDP_WRAPPED_MODULE": "_fsdp_wrapped_module",
+            "_no_dispatch_record_stream": Answer(
+                "Waits on its stream, as the tensor does.", None, "tensor, stream", "tensor.record_stream(stream)"
+            ),
             "TrainingState": enum.Enum("TrainingState", "IDLE FORWARD_BACKWARD SUMMON_FULL_PARAMS"),
             "HandleTrainingState": enum.Enum("HandleTrainingState", "IDLE FORWARD BACKWARD_PRE BACKWARD_POST SUMMON_FULL_PARAMS"),
         },
+    ),
+    "distributed.checkpoint.metadata": (
+        "What a checkpoint of PyTorch's holds; Wisp's says it in a file of JSON.",
+        {
+            **same(
+                "BytesStorageMetadata ChunkStorageMetadata Metadata MetadataIndex StorageMeta TensorProperties TensorStorageMetadata",
+                Unused("No checkpoint of Wisp's has one."),
+            ),
+            **same("STATE_DICT_TYPE STORAGE_TYPES", dict),
+        },
+    ),
+    "distributed.checkpoint.planner": (
+        "Who writes what: decided by Wisp's own plan, which programs do not change.",
+        {
+            **same("LoadItemType LoadPlan ReadItem SavePlan TensorWriteData WriteItem BytesIOWriteData", Unused("Not made.")),
+            **same("LoadPlanner SavePlanner", Unused("A base without a part: Wisp plans for itself.")),
+            "WriteItemType": enum.Enum("WriteItemType", "TENSOR SHARD BYTE_IO"),
+        },
+    ),
+    "distributed.checkpoint.storage": (
+        "Where checkpoints lie: files, which Wisp reads and writes itself.",
+        {
+            "StorageReader": From("wisp.distributed.checkpoint", "FileSystemReader"),
+            "StorageWriter": From("wisp.distributed.checkpoint", "FileSystemWriter"),
+            "WriteResult": Unused("Not made."),
+        },
+    ),
+    "distributed.checkpoint.utils": (
+        "Help for checkpoints.",
+        {"CheckpointException": From("wisp.distributed.checkpoint"), "find_state_dict_object": Refusal("look into the state")},
+    ),
+    "distributed._composable.contract": (
+        "Marks of what was done to a module.",
+        {"contract": Answer("The decorator itself: nothing is marked.", None, "state_cls=None", "lambda f: f")},
     ),
     "distributed.checkpoint.optimizer": (
         "Optimizers in sharded checkpoints.",

@@ -32,6 +32,12 @@ def __getattr__(name):
         import importlib
 
         return importlib.import_module("wisp.distributed." + name)
+    if name == "_coalescing_manager":
+        return _extras._coalescing_manager
+    if name == "GradBucket":
+        from wisp.nn.parallel.distributed import GradBucket
+
+        return GradBucket
     if name in ("ProcessGroupGloo", "ProcessGroupNCCL"):
         from wisp._C import _distributed_c10d
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 from wisp.distributed import _groups, collectives
-from wisp.distributed._work import DistError
+from wisp.distributed._work import DistError, Work
 from wisp.distributed.collectives import ReduceOp
 
 __all__ = """
@@ -163,6 +163,28 @@ def all_reduce_coalesced(tensors, op=ReduceOp.SUM, group=None, async_op=False):
     """
     works = [collectives.all_reduce(tensor, op, group, async_op) for tensor in ([tensors] if hasattr(tensors, "shape") else tensors)]
     return _All(works) if async_op else None
+
+
+class _coalescing_manager:
+    """Collectives that PyTorch would join to one: here each begins when it is called, and all have ended at the end of the block, or
+    after `wait` where `async_ops` is true."""
+
+    def __init__(self, group=None, device=None, async_ops=False):
+        self._works, self._later = [], async_ops
+
+    def __enter__(self):
+        self._before, Work._kept = Work._kept, self._works
+        return self
+
+    def __exit__(self, *exc_info):
+        Work._kept = self._before
+        if exc_info[0] is None and not self._later:
+            self.wait()
+
+    def wait(self):
+        """Wait for what was begun in the block."""
+        while self._works:
+            self._works.pop(0).wait()
 
 
 def all_gather_coalesced(output_tensor_lists, input_tensor_list, group=None, async_op=False):

@@ -64,7 +64,11 @@ class Work:
     >>> wisp.distributed.destroy_process_group()
     """
 
+    _kept = None  # a list of what is begun within `_coalescing_manager`
+
     def __init__(self, group, text, chains, results=(), collective=True, staged=False):
+        if Work._kept is not None:
+            Work._kept.append(self)
         # chains: generators that yield requests one after the other; what they do between two is done when the first has ended
         self._group, self._text, self._results, self._collective = group, text, results, collective
         self._count = group.calls

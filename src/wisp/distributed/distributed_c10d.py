@@ -1,5 +1,8 @@
 """`torch.distributed` by its inner module."""
 
+from pickle import Pickler as _pickler  # noqa: F401 (libraries write their messages with them)
+from pickle import Unpickler as _unpickler  # noqa: F401
+
 
 def is_xccl_available():
     """False: collectives are MPI's."""

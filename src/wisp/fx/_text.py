@@ -43,6 +43,20 @@ INPLACE = {
     operator.iand: "&=",
     operator.ior: "|=",
     operator.ixor: "^=",
+    operator.ilshift: "<<=",
+    operator.irshift: ">>=",
+}
+# as PyTorch has them, for tracers of programs that give their proxies the same operators
+_form = lambda table, names: {name: f"{{}} {table[getattr(operator, name)]} {{}}" for name in names.split()}
+reflectable_magic_methods = {
+    **_form(INFIX, "add sub mul floordiv truediv mod pow lshift rshift and_ or_ xor matmul"),
+    "div": "{} / {}",
+    "getitem": "{}[{}]",
+}
+magic_methods = {**_form(INFIX, "eq ne lt gt le ge"), "pos": "+{}", "neg": "-{}", "invert": "~{}", **reflectable_magic_methods}
+inplace_methods = {
+    **_form(INPLACE, "iadd iand ifloordiv ilshift imod imul imatmul ior ipow irshift isub itruediv ixor"),
+    "setitem": "{}[{}] = {}",
 }
 PREFIX = {operator.neg: "-", operator.invert: "~", operator.not_: "not ", operator.pos: "+"}
 

@@ -4,7 +4,7 @@ import warnings
 from copy import deepcopy
 
 import wisp
-from wisp.fx._text import CodeGen, Names, PythonCode, snake_case
+from wisp.fx._text import CodeGen, Names, PythonCode, inplace_methods, magic_methods, reflectable_magic_methods, snake_case  # noqa: F401
 from wisp.fx._text import PyTreeCodeGen as _PyTreeCodeGen  # noqa: F401
 from wisp.fx._text import _PyTreeInfo as _PyTreeInfo
 from wisp.fx._text import qualified_name as _get_qualified_name  # noqa: F401

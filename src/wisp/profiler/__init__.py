@@ -25,6 +25,7 @@ import warnings
 
 from wisp import _core, _reference
 from wisp.profiler._events import EventList, FunctionEvent, FunctionEventAvg, chrome_trace, read_events
+from wisp.profiler._events import bytes_text as _format_memory  # noqa: F401 (libraries write their tables with it)
 from wisp.profiler._ranges import record_function
 
 __all__ = [

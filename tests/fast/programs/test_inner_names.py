@@ -57,3 +57,38 @@ def test_a_device_is_the_current_one_within_a_block():
     with wisp.accelerator.device_index(None):
         assert wisp.ones(1).device.type == "cpu"
     assert wisp.backends.cuda.is_flash_attention_available() is False
+
+
+def test_collectives_that_are_joined_have_ended_after_the_block():
+    import wisp.distributed as distributed
+
+    distributed.init_process_group(rank=0, world_size=1)
+    try:
+        x, y = wisp.ones(2), wisp.ones(3)
+        with distributed._coalescing_manager():
+            works = [distributed.all_reduce(one, async_op=True) for one in (x, y)]
+        assert all(work is None or work.is_completed() for work in works) and x.tolist() == [1, 1]
+        with distributed._coalescing_manager(async_ops=True) as joined:
+            distributed.all_reduce(y)
+        joined.wait()
+    finally:
+        distributed.destroy_process_group()
+
+
+def test_how_graphs_write_operators():
+    from wisp.fx.graph import inplace_methods, magic_methods, reflectable_magic_methods
+
+    assert magic_methods["add"] == "{} + {}" and magic_methods["neg"] == "-{}" and inplace_methods["imul"] == "{} *= {}"
+    assert len(reflectable_magic_methods) == 15 and len(magic_methods) == 24 and len(inplace_methods) == 14
+
+
+def test_what_deepspeed_and_composer_import():
+    from wisp.distributed.checkpoint.metadata import Metadata
+    from wisp.distributed.checkpoint.planner import LoadPlan, LoadPlanner  # noqa: F401
+    from wisp.distributed.checkpoint.storage import StorageReader
+    from wisp.distributed.distributed_c10d import _pickler, _unpickler  # noqa: F401
+    from wisp.profiler import _format_memory
+
+    assert not isinstance({}, Metadata) and issubclass(wisp.distributed.checkpoint.FileSystemReader, StorageReader)
+    assert wisp.distributed.GradBucket.__name__ == "GradBucket" and _format_memory(4096) == "4.00 KB"
+    assert wisp._disable_dynamo(len)([1]) == 1 and wisp._disable_dynamo(recursive=False)(len)([1]) == 1

@@ -157,11 +157,11 @@ class CustomOpDef:
         )
 
     def register_kernel(self, device_types, func=None, /):
-        """Set the function for devices ("cpu", "cuda", or a list of them)."""
+        """Set the function for devices ("cpu", "cuda", a list of them, or None and "default" for those that have none of their own)."""
 
         def register(function):
             for kind in [device_types] if isinstance(device_types, str) or device_types is None else device_types:
-                self._kernels[kind] = function
+                self._kernels[None if kind == "default" else kind] = function
             return function
 
         return register if func is None else register(func)

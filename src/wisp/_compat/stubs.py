@@ -286,6 +286,11 @@ STUBS = {
     ),
     "distributed._composable": ("Older paths of `fully_shard` and `checkpoint`.", {}),
     "distributed.elastic": ("What programs written for torchrun import.", {}),
+    "distributed.elastic.utils": ("Help for programs written for torchrun.", {}),
+    "distributed.elastic.utils.distributed": (
+        "A port that nobody listens on.",
+        {"get_free_port": From("wisp.distributed.run", "_free_port")},
+    ),
     "distributed.elastic.multiprocessing": (
         "What programs written for torchrun import.",
         {"Std": enum.Flag("Std", {"NONE": 0, "OUT": 1, "ERR": 2, "ALL": 3}), **same("start_processes", Refusal(_LAUNCH))},

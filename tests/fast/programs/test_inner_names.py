@@ -92,3 +92,23 @@ def test_what_deepspeed_and_composer_import():
     assert not isinstance({}, Metadata) and issubclass(wisp.distributed.checkpoint.FileSystemReader, StorageReader)
     assert wisp.distributed.GradBucket.__name__ == "GradBucket" and _format_memory(4096) == "4.00 KB"
     assert wisp._disable_dynamo(len)([1]) == 1 and wisp._disable_dynamo(recursive=False)(len)([1]) == 1
+
+
+def test_what_a_data_parallel_module_says_of_itself():
+    wisp.distributed.init_process_group(rank=0, world_size=1)
+    try:
+        data = wisp.nn.parallel.DistributedDataParallel(wisp.nn.Linear(2, 2))._get_ddp_logging_data()
+    finally:
+        wisp.distributed.destroy_process_group()
+    assert data["module_name"] == "Linear" and data["total_parameter_size_bytes"] == 24 and data.get("can_set_static_graph") is None
+    assert (data["rank"], data["world_size"], data["broadcast_buffers"]) == (0, 1, 1)
+
+
+def test_the_kernel_of_an_operator_for_devices_without_one():
+    wisp.library.define("tests::halved", "(Tensor x) -> Tensor")
+
+    @wisp.library.register_kernel("tests::halved", "default")
+    def halved(x):
+        return x / 2
+
+    assert wisp.ops.tests.halved(wisp.ones(2)).tolist() == [0.5, 0.5]

@@ -415,6 +415,26 @@ class DistributedDataParallel(Module):
         finally:
             self.require_backward_grad_sync = before
 
+    def _get_ddp_logging_data(self):
+        """What the wrapper was made with, as programs log it."""
+        numbers = list(self.module.parameters())
+        kinds = sorted({str(one.dtype).removeprefix("torch.") for one in numbers})
+        settings = "broadcast_buffers find_unused_parameters gradient_as_bucket_view".split()
+        return {
+            "module_name": type(self.module).__name__,
+            "device_ids": ", ".join(map(str, self.device_ids or [])),
+            "dtypes": ", ".join(kinds),
+            **{name: int(getattr(self, name)) for name in settings},
+            "num_parameter_tensors": len(numbers),
+            "total_parameter_size_bytes": sum(one.nbytes for one in numbers),
+            "rank": self.process_group.rank(),
+            "world_size": self.process_group.size(),
+        }
+
+    def _set_static_graph(self):
+        """The same parameters are used in every step: those that get no gradient are looked for once."""
+        self.static_graph = True
+
     def register_comm_hook(self, state, hook):
         """`hook(state, bucket)` instead of the average: it returns a Future of the tensor that replaces the bucket.
         wisp.distributed.algorithms.ddp_comm_hooks has some."""

@@ -73,6 +73,7 @@ class CustomOpDef:
     def __init__(self, namespace, name, function=None, schema=None, mutates_args=()):
         self._namespace, self._name, self._schema, self._mutates = namespace, name, schema, mutates_args
         self._kernels = {None: function} if function is not None else {}
+        self._init_fn = function
         self._fake = self._backward = self._setup = self._vmap = None
         self._autocast, self._off, self._wrapped, self._composite = {}, set(), None, False
         self._qualname = f"{namespace}::{name}"
@@ -510,6 +511,10 @@ class Library:
             raise NotImplementedError(f"Library.impl({name!r}): operators of Wisp itself cannot be replaced; define one of your own")
         else:  # another library may define it later
             _waiting.setdefault(f"{namespace}::{short}", []).append((key, fn))
+
+    def _register_fake(self, op_name, fn, _stacklevel=1, *, allow_override=True):
+        """Set the function of an operator for tensors without memory."""
+        register_fake(op_name if "::" in op_name else f"{self.ns}::{op_name}", fn)
 
     def _destroy(self):
         for name in self._names:

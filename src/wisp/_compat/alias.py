@@ -145,12 +145,24 @@ def _tell_optree(optree):
     )
 
 
+def _rename_classes(module):
+    """Libraries tell layers and parameters of PyTorch by the names of their modules: brevitas and nni when they trace, and autoray."""
+    from wisp import Tensor
+
+    for kind in list(vars(module).values()):
+        ours = isinstance(kind, type) and kind.__module__ == module.__name__ and not kind.__name__.startswith("_")
+        if ours and (issubclass(kind, Tensor) or hasattr(kind, "register_parameter")) and kind.__name__ != "MultiheadAttention":
+            kind.__module__ = torch_name(module.__name__)  # PyTorch has the one left out in another module: see _pickler.py
+
+
 def _explain(module):
     # Entered under both names, it is not imported a second time as torch's, which would put the module into its package once more,
     # over a function that has its name there (autograd.gradcheck).
     sys.modules.setdefault(torch_name(module.__name__), module)
     if type(module) is types.ModuleType:
         module.__class__ = _Asked
+    if module.__name__.startswith(("wisp.nn.modules.", "wisp.nn.parameter")):
+        _rename_classes(module)
     if module.__name__ == "wisp.jit":  # Hummingbird calls a backend by it
         module.__name__ = "torch.jit"
 

@@ -32,6 +32,8 @@ def __getattr__(name):
         import importlib
 
         return importlib.import_module("wisp.distributed." + name)
+    if name == "_get_default_timeout":
+        return lambda backend: _groups.default_pg_timeout
     if name == "_coalescing_manager":
         return _extras._coalescing_manager
     if name == "GradBucket":

@@ -9,6 +9,8 @@ def _cubic_minimum(x1, f1, g1, x2, f2, g2, bounds=None):
 
     Slopes are 0-dim tensors: the search computes in the precision of the parameters."""
     low, high = bounds if bounds is not None else (min(x1, x2), max(x1, x2))
+    if x1 == x2:  # the interval has closed
+        return (low + high) / 2.0
     d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
     square = d1**2 - g1 * g2
     if not square >= 0:

@@ -450,7 +450,7 @@ def _member(kind, name):
 
 
 def _is_own(kind):
-    return isinstance(kind, type) and kind.__module__.partition(".")[0] not in (*sys.stdlib_module_names, "wisp")
+    return isinstance(kind, type) and kind.__module__.partition(".")[0] not in (*sys.stdlib_module_names, "wisp", "torch")
 
 
 def _of_the_program(kind):

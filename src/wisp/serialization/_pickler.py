@@ -95,7 +95,7 @@ def _their_name(value):
 
 
 def _of_program(kind):
-    return kind is not wisp.Tensor and kind.__module__.partition(".")[0] not in ("wisp", "builtins")
+    return kind is not wisp.Tensor and kind.__module__.partition(".")[0] not in ("wisp", "torch", "builtins")
 
 
 class _Storage:

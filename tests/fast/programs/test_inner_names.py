@@ -1,5 +1,8 @@
 """Names of PyTorch's inner parts that libraries use, where they have something to do."""
 
+import subprocess
+import sys
+
 import pytest
 
 import wisp
@@ -112,3 +115,43 @@ def test_the_kernel_of_an_operator_for_devices_without_one():
         return x / 2
 
     assert wisp.ops.tests.halved(wisp.ones(2)).tolist() == [0.5, 0.5]
+
+
+def test_layers_and_parameters_are_pytorchs_by_their_modules(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import io, pickle, torch\n"
+        "assert torch.nn.Linear.__module__ == 'torch.nn.modules.linear' and torch.nn.Parameter.__module__ == 'torch.nn.parameter'\n"
+        "model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())\n"
+        "class Tracer(torch.fx.Tracer):\n"
+        "    def is_leaf_module(self, m, name):\n"
+        "        return m.__module__.startswith('torch.nn') and not isinstance(m, torch.nn.Sequential)\n"
+        "assert [node.op for node in Tracer().trace(model).nodes] == ['placeholder', 'call_module', 'call_module', 'output']\n"
+        "assert type(pickle.loads(pickle.dumps(model))[0]) is torch.nn.Linear\n"
+        "file = io.BytesIO()\n"
+        "torch.save([model, torch.nn.MultiheadAttention(2, 1), torch.nn.Parameter(torch.ones(2))], file)\n"
+        "file.seek(0)\n"
+        "loaded, attention, parameter = torch.load(file, weights_only=False)\n"
+        "assert type(loaded[0]) is torch.nn.Linear and type(parameter) is torch.nn.Parameter\n"
+        "assert type(torch.nn.Parameter(torch.nn.Parameter(torch.ones(1)))) is torch.nn.Parameter\n"
+        "print('done')\n"
+    )
+    result = subprocess.run([sys.executable, "-m", "wisp.run", str(path)], capture_output=True, text=True)
+    assert result.stdout == "done\n", result.stderr
+
+
+def test_the_search_of_lbfgs_ends_where_its_interval_has_closed():
+    from wisp.optim.lbfgs import _cubic_minimum
+
+    slope = wisp.tensor(1.0)
+    assert _cubic_minimum(0.5, 1.0, slope, 0.5, 2.0, slope) == 0.5
+
+
+def test_a_library_sets_the_function_for_tensors_without_memory():
+    lib = wisp.library.Library("tests_ir", "FRAGMENT")
+    lib.define("wide(Tensor x) -> Tensor")
+    lib.impl("wide", lambda x: wisp.cat([x, x]), dispatch_key="CompositeExplicitAutograd")
+    lib._register_fake("wide", lambda x: x.new_empty(2 * x.shape[0]))
+    assert wisp.ops.tests_ir.wide(wisp.ones(2)).tolist() == [1] * 4
+    assert wisp.ops.tests_ir.wide(wisp.ones(3, device="meta")).shape == (6,)
+    assert wisp.distributed._get_default_timeout("gloo").total_seconds() == 1800

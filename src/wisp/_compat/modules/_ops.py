@@ -341,6 +341,9 @@ def _function_of_vision(name, namespace):
     return getattr(vision_ops, name, None)
 
 
+_OpNamespace = _Namespace  # the name that libraries annotate with
+
+
 class _Ops(types.ModuleType):
     """All namespaces; one that nobody defined is empty."""
 

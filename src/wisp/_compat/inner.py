@@ -440,6 +440,10 @@ INNER = {
         "Help for checkpoints.",
         {"CheckpointException": From("wisp.distributed.checkpoint"), "find_state_dict_object": Refusal("look into the state")},
     ),
+    "distributed._composable_state": (
+        "What was done to a module by composable parts: nothing is noted.",
+        {"_State": Unused("Not made."), "_get_module_state": Answer("None.", None, "module")},
+    ),
     "distributed._composable.contract": (
         "Marks of what was done to a module.",
         {"contract": Answer("The decorator itself: nothing is marked.", None, "state_cls=None", "lambda f: f")},

@@ -5,6 +5,7 @@ import copyreg as _copyreg
 import weakref as _weakref
 
 from wisp import _core
+from wisp._core import Tensor  # noqa: F401 (programs import it from here)
 
 _note_export = _core._operators[""]["_note_export"]
 _storage = _core._operators[""]["_storage"]

@@ -155,3 +155,9 @@ def test_a_library_sets_the_function_for_tensors_without_memory():
     assert wisp.ops.tests_ir.wide(wisp.ones(2)).tolist() == [1] * 4
     assert wisp.ops.tests_ir.wide(wisp.ones(3, device="meta")).shape == (6,)
     assert wisp.distributed._get_default_timeout("gloo").total_seconds() == 1800
+
+
+def test_tensor_by_its_inner_module():
+    from wisp._tensor import Tensor
+
+    assert Tensor is wisp.Tensor

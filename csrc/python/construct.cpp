@@ -93,14 +93,37 @@ void refuse_dtype(PyObject* o) {
                     "complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool.");
 }
 
+// Whether the memory of an array that is marked as not writeable is NumPy's own all the same: a column of a pandas DataFrame, or a view
+// made by broadcasting. PyTorch writes to any; to mapped files and the bytes of other objects Wisp does not.
+bool lies_in_own_memory(PyObject* array) {
+    PyObject* here = Py_NewRef(array);
+    while (true) {
+        PyObject* base = PyObject_GetAttrString(here, "base");
+        Py_DECREF(here);
+        if (!base) {
+            PyErr_Clear();
+            return false;
+        }
+        if (base == Py_None) {
+            Py_DECREF(base);
+            return true;
+        }
+        here = base;
+        if (!PyObject_HasAttrString(here, "__array_interface__")) {
+            Py_DECREF(here);
+            return false;
+        }
+    }
+}
+
 // Shares the memory of a NumPy array, or of any object with the buffer protocol.
 Tensor from_buffer(PyObject* o) {
     ArrayView array;
     if (view_array(o, array)) {
         Layout layout = layout_of_buffer(array.dims, array.sizes, array.strides, item_size(array.dtype));
         return over_memory(
-            array.data, std::move(layout), array.dtype, !array.writeable, [](Storage* s) { Py_DECREF(static_cast<PyObject*>(s->owner)); },
-            Py_NewRef(o));
+            array.data, std::move(layout), array.dtype, !array.writeable && !lies_in_own_memory(o),
+            [](Storage* s) { Py_DECREF(static_cast<PyObject*>(s->owner)); }, Py_NewRef(o));
     }
     auto view = std::make_unique<Py_buffer>();
     bool read_only = false;

@@ -1,6 +1,7 @@
 """Nothing leaks: tensors and nodes are freed, by counting or by the collector; deep graphs need no deep stack."""
 
 import gc
+import warnings
 import weakref
 
 import pytest
@@ -327,3 +328,20 @@ assert resident() - start > 400
     import sys
 
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_arrays_marked_as_not_writeable_are_written_if_their_memory_is_numpys(tmp_path):
+    import numpy
+
+    table = numpy.arange(4.0).reshape(2, 2)
+    column = table[0]
+    column.flags.writeable = False  # as pandas gives the columns of a DataFrame
+    wisp.from_numpy(column).masked_fill_(wisp.tensor([False, True]), 9)
+    assert table.tolist() == [[0, 9], [2, 3]]
+    numpy.save(tmp_path / "x.npy", table)
+    for array in (numpy.frombuffer(b"abcd", dtype=numpy.uint8), numpy.load(tmp_path / "x.npy", mmap_mode="r")[1:]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            shared = wisp.from_numpy(array)
+        with pytest.raises(RuntimeError, match="read-only"):
+            shared.add_(1)

@@ -17,9 +17,8 @@ MODULES = set(
 )
 TABLES = set(
     """
-    _compile _custom_ops _decomp _dynamo _export _functorch _guards _inductor _library _logging _prims_common _six _subclasses _tensor_str
-    _utils_internal _vendor
-    _vmap_internals _weights_only_unpickler mps mtia numa package quantization xpu""".split()
+    _compile _custom_ops _decomp _dynamo _export _functorch _guards _inductor _library _logging _opaque_base _prims_common _six _subclasses
+    _tensor_str _utils_internal _vendor _vmap_internals _weights_only_unpickler mps mtia numa package quantization xpu""".split()
 )
 PARENTS = {"_C", "_higher_order_ops"}  # those with tables below them
 NAMES = MODULES | TABLES

@@ -114,6 +114,7 @@ INNER = {
             "justknobs_getval_int": Answer("0.", 0, "name"),
         },
     ),
+    "_opaque_base": ("A base of objects that a compiler does not look into.", {"OpaqueBase": Unused("A base without a part.")}),
     "_vendor": ("Packages that PyTorch brings.", {}),
     "_vendor.packaging": ("Packages that PyTorch brings.", {}),
     "_vendor.packaging.version": (

@@ -154,7 +154,7 @@ def explain(error):
         kind = owner if isinstance(owner, type) else type(owner)
         if isinstance(owner, wisp.Tensor) or (isinstance(owner, type) and issubclass(kind, wisp.Tensor)):
             return describe("torch.Tensor", error.name, wisp.Tensor)
-        if kind.__module__.startswith("wisp.") and error.name:
+        if kind.__module__.startswith(("wisp.", "torch.")) and error.name:
             from wisp._compat.alias import torch_name
 
             return describe(f"{torch_name(kind.__module__)}.{kind.__qualname__}", error.name, kind)

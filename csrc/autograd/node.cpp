@@ -560,6 +560,8 @@ void rebase_history(const Tensor& self, Node& node) {
     grad_fn_of(self);
 }
 
+Tensor before_write(const Tensor& self, const Tensor& other) { return needs_grad(self, other) ? clone(self) : self; }
+
 void assign_inplace(const Tensor& self, const Tensor& result, const char* name) {
     if (!(result.sizes() == self.sizes()))
         throw RuntimeError("output with shape ", self.sizes(), " doesn't match the broadcast shape ", result.sizes(), " (", name, ")");

@@ -329,6 +329,8 @@ template <class F> void record_inplace(const Tensor& self, const char* name, std
 }
 // self = result in place, whatever operator made the result: copies the values and takes over the history.
 void assign_inplace(const Tensor& self, const Tensor& result, const char* name);
+// What an operator reads of `self` that is about to write to it: where a gradient will be recorded, a copy, which stays as it is.
+Tensor before_write(const Tensor& self, const Tensor& other);
 
 // --- the engine ---
 struct BackwardRequest {

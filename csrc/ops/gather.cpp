@@ -608,7 +608,7 @@ static Tensor take_along_dim(const Tensor& x, const Tensor& indices, std::option
         #NAME "_(Tensor input, int dim, Tensor index, Tensor " SOURCE ", str reduce, *, bool include_self=True)",                \
             [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce, bool include_self) { \
                 check_apart(x, index, #NAME "_"), check_apart(x, source, #NAME "_");                                             \
-                assign_inplace(x, NAME(x, dim, index, source, reduce, include_self), #NAME "_");                                 \
+                assign_inplace(x, NAME(before_write(x, source), dim, index, source, reduce, include_self), #NAME "_");           \
                 return x;                                                                                                        \
             },                                                                                                                   \
             method                                                                                                               \
@@ -640,13 +640,13 @@ static const Operators operators = {
      function | method},
     {"scatter_(Tensor input, int dim, Tensor index, Tensor src, *, str reduce)",
      [](const Tensor& x, int64_t dim, const Tensor& index, const Tensor& source, std::string reduce) {
-         assign_inplace(x, scatter_old(x, dim, index, source, reduce), "scatter_");
+         assign_inplace(x, scatter_old(before_write(x, source), dim, index, source, reduce), "scatter_");
          return x;
      },
      method},
     {"scatter_(Tensor input, int dim, Tensor index, Number value, *, str reduce)",
      [](const Tensor& x, int64_t dim, const Tensor& index, Scalar value, std::string reduce) {
-         assign_inplace(x, scatter_old(x, dim, index, filled_source(x, index, value), reduce), "scatter_");
+         assign_inplace(x, scatter_old(before_write(x, x), dim, index, filled_source(x, index, value), reduce), "scatter_");
          return x;
      },
      method},

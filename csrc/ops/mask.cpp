@@ -257,9 +257,8 @@ static const Operators operators = {
     {"put_(Tensor input, Tensor index, Tensor source, bool accumulate=False)",
      [](const Tensor& x, const Tensor& at, const Tensor& source, bool accumulate) {
          check_apart(x, at, "put_"), check_apart(x, source, "put_");
-         const bool wants = needs_grad(x, source);
-         check_inplace(x, "put_", wants);
-         assign_inplace(x, put(wants ? clone(x) : x, at, source, accumulate), "put_");
+         check_inplace(x, "put_", needs_grad(x, source));
+         assign_inplace(x, put(before_write(x, source), at, source, accumulate), "put_");
          return x;
      },
      method},

@@ -133,8 +133,10 @@ def combinations(input, r=2, with_replacement=False):
         count = count * (size - i) // (i + 1)
         if count * r >> 60:
             raise RuntimeError(f"combinations(): the choices of {r} of {n} elements are more than memory has places for")
-    result = input.new_empty(count, r)  # raises if it does not fit
-    return _core.stack([input[column] for column in _choices(n, r, step, input.device)], 1) if count else result
+    if not count:
+        return input[:0, None].expand(0, r).clone(memory_format=_core.contiguous_format)
+    input.new_empty(count, r)  # raises if it does not fit
+    return _core.stack([input[column] for column in _choices(n, r, step, input.device)], 1)
 
 
 def _choices(n, r, step, device):

@@ -558,6 +558,26 @@ def test_complex_numbers_without_an_imaginary_part_fill_others():
         wisp.zeros(2).masked_fill_(mask, 1j)
 
 
+@pytest.mark.parametrize("reduce", ["sum", "prod", "mean", "amax", "amin"])
+def test_gradients_of_what_is_scattered_in_place_are_those_of_a_copy(reduce):
+    index, own = wisp.tensor([0, 2, 2]), wisp.tensor([1.0, 2.0, 3.0, 4.0])
+    calls = [lambda t, s, _: getattr(t, "scatter_reduce" + _)(0, index, s, reduce)]
+    if reduce != "sum":
+        calls.append(lambda t, s, _: getattr(t, "index_reduce" + _)(0, index, s, reduce))
+    if reduce == "prod":
+        calls.append(lambda t, s, _: getattr(t, "scatter" + _)(0, index, s, reduce="multiply"))
+    if reduce == "sum":
+        calls += [lambda t, s, _: getattr(t, "put" + _)(index, s, True), lambda t, s, _: getattr(t, "scatter_add" + _)(0, index, s)]
+    for call in calls:
+        found = []
+        for inplace in ("", "_"):
+            x, source = own.clone().requires_grad_(), wisp.tensor([5.0, -6.0, 7.0], requires_grad=True)
+            y = call(x * 1, source, inplace)
+            (y * own).sum().backward()
+            found.append((y.tolist(), x.grad.tolist(), source.grad.tolist()))
+        assert found[0] == found[1]
+
+
 def test_what_scatters_into_itself_and_indices_of_other_kinds_are_refused():
     x, index = wisp.arange(4.0), wisp.arange(4)
     for call in (lambda: x.scatter_reduce_(0, index, x, "sum"), lambda: x.index_reduce_(0, index, x, "prod")):

@@ -102,6 +102,7 @@ def test_combinations_of_any_length(repeated):
         assert found.shape[1] == r and list(map(tuple, found.tolist())) == list(choose(range(0, 3 * n, 3), r))
     with pytest.raises(RuntimeError, match="more than memory has places for"):
         wisp.combinations(wisp.arange(1000), 500, repeated)
+    assert wisp.combinations(wisp.ones(0, requires_grad=True), 3, repeated).requires_grad  # of none of none, too
 
 
 def test_unravel_index_and_combinations():

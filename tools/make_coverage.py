@@ -36,7 +36,12 @@ REASONS = (
     ("operators", r"^linalg\.eig(vals)?$", "float32|complex64|bfloat16", "the last digits of an eigenvalue: another LAPACK library"),
     ("operators", r"^as_strided_scatter$", "gradient", "PyTorch's gradient is not the derivative (checked with differences); Wisp's is"),
     ("operators", r"^matrix_exp$", "bfloat16.* for nan", "PyTorch's result is NaN in bfloat16"),
-    ("operators", r"^(pca|svd)_lowrank$", "random", "random projections: the signs of their vectors are not determined"),
+    (
+        "operators",
+        r"^(pca|svd)_lowrank$",
+        "random",
+        "random projections: the comparison ranks draws, which tells the last digit of Wisp's from PyTorch's",
+    ),
     ("operators", r"^polygamma/polygamma_n_3$", "^inplace|inf for", "PyTorch's result is finite at a pole (-9); else rounding, as below"),
     (
         "operators",
@@ -65,6 +70,12 @@ REASONS = (
         "the comparison does not carry over the memory that out= shares here; Wisp refuses it too",
     ),
     ("operators", r"^sparse\.sampled_addmm$", "gradient", "the gradient of a sparse tensor has its pattern; PyTorch's is dense here"),
+    (
+        "optimizers",
+        r"^optim\.LBFGS$",
+        r"H_diag",
+        "rounding: the quotient of two differences near the minimum; PyTorch's own is 0.4237 to 0.4240 by the instructions that it uses",
+    ),
     ("surface", r"semi_structured|SemiStructured", "", "2:4 sparsity needs the instructions of a GPU"),
     ("surface", r"bsr|bsc", "", "sparse layouts of blocks are not supported"),
     ("surface", r"(int_repr|qscheme)$", "", "there are no quantised dtypes"),

@@ -154,7 +154,8 @@ PyObject* call_with_out(const std::string& name, const Overload& o, PyObject** s
     if (grad_enabled() && differentiated(out))
         throw RuntimeError(name, "(): functions with out=... arguments don't support automatic differentiation, but out requires grad.");
     GradMode off(false);
-    // Sums and what is made from nothing are made in the dtype of out=, and numbers in a row (arange, linspace) in its shape, if there are as many.
+    // Sums and what is made from nothing are made in the dtype of out=, and numbers in a row (arange, linspace) in its shape, if there are
+    // as many.
     Ref dtype;
     bool row = false;
     if (is_tensor(out))

@@ -27,6 +27,7 @@ SKIPPED = {
     "_hide_tangents",
     "_batching",
     "_set_batching",
+    "_transforms",
     "_set_overrides",
     "_overriding",
     "_function_modes",

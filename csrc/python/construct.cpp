@@ -307,6 +307,10 @@ const Operators operators = {
              warn(
                  "The given NumPy array is not writable, so that this is a non-writable tensor: writing to it raises an error. Copy the "
                  "array to get a writable one.");
+         else if (ArrayView array; view_array(o, array) && !array.writeable)
+             warn(
+                 "The given NumPy array is not writable, but Wisp, as PyTorch, knows no non-writable tensor of such memory: writing to the "
+                 "tensor changes the array. Copy the array to protect its data.");
          return t;
      },
      stored | function,

@@ -35,7 +35,7 @@ def _pointwise(call):
     rank = max(v.dim() for v in tensors.values())
     if len({v.dtype for v in tensors.values() if v.dtype != wisp.bool}) > 1 and any(v.dim() == 0 for v in tensors.values()):
         return NotImplemented  # a sample without dimensions is weak in promotion, a batch of them is not
-    if call.inplace and call.input.dim() < rank or call.arguments.get("memory_format"):
+    if call.inplace and call.input.dim() < rank:
         return NotImplemented
     return call(**{k: aligned(v, rank, call.level.number) for k, v in tensors.items()})
 

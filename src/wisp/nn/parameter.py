@@ -46,7 +46,7 @@ class Parameter(wisp.Tensor, metaclass=_ParameterMeta):
         if type(data) is not wisp.Tensor and hasattr(data, "device_mesh"):  # a part of a tensor that many ranks hold stays one
             return data._as_parameter(requires_grad)
         own = isinstance(data, wisp.Tensor) and type(data) is not wisp.Tensor
-        if own and (not type(data).__module__.startswith(("wisp.", "torch.")) or getattr(type(data), "_stays_itself", False)):
+        if own and (not type(data).__module__.startswith(("wisp.", "torch.nn.")) or getattr(type(data), "_stays_itself", False)):
             made = data.detach().requires_grad_(requires_grad)
             if type(made) is not type(data):
                 raise RuntimeError(

@@ -450,7 +450,9 @@ def _member(kind, name):
 
 
 def _is_own(kind):
-    return isinstance(kind, type) and kind.__module__.partition(".")[0] not in (*sys.stdlib_module_names, "wisp", "torch")
+    if not isinstance(kind, type) or kind.__module__.startswith("torch.nn."):  # layers have this name where programs run unmodified
+        return False
+    return kind.__module__.partition(".")[0] not in (*sys.stdlib_module_names, "wisp")
 
 
 def _of_the_program(kind):

@@ -95,7 +95,8 @@ def _their_name(value):
 
 
 def _of_program(kind):
-    return kind is not wisp.Tensor and kind.__module__.partition(".")[0] not in ("wisp", "torch", "builtins")
+    ours = kind is wisp.Tensor or kind.__module__.startswith("torch.nn.")
+    return not ours and kind.__module__.partition(".")[0] not in ("wisp", "builtins")
 
 
 class _Storage:

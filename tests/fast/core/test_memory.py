@@ -336,7 +336,9 @@ def test_arrays_marked_as_not_writeable_are_written_if_their_memory_is_numpys(tm
     table = numpy.arange(4.0).reshape(2, 2)
     column = table[0]
     column.flags.writeable = False  # as pandas gives the columns of a DataFrame
-    wisp.from_numpy(column).masked_fill_(wisp.tensor([False, True]), 9)
+    with pytest.warns(UserWarning, match="not writable"):
+        shared = wisp.from_numpy(column)
+    shared.masked_fill_(wisp.tensor([False, True]), 9)
     assert table.tolist() == [[0, 9], [2, 3]]
     numpy.save(tmp_path / "x.npy", table)
     for array in (numpy.frombuffer(b"abcd", dtype=numpy.uint8), numpy.load(tmp_path / "x.npy", mmap_mode="r")[1:]):

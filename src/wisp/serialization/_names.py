@@ -36,7 +36,7 @@ from wisp.serialization._rebuild import (
     rebuild_tensor_v3,
     rebuild_wrapper,
 )
-from wisp.serialization._unpickle import BLANK, CALL, TRUSTED, Unpickler, brief, check_key
+from wisp.serialization._unpickle import BLANK, CALL, TRUSTED, Unpickler, brief, check_keys
 
 __all__ = ["Finder", "StorageKind", "STORAGES", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals"]
 
@@ -98,11 +98,9 @@ def _container(kind, keyed):
         content = args[0] if args else ()
         if keyed == "items" and not isinstance(content, dict):
             content = [tuple(pair) for pair in content if type(pair) in (list, tuple) and len(pair) == 2]
-            for key, _ in content:
-                check_key(key)
+            check_keys([key for key, _ in content])
         elif keyed:
-            for value in content:
-                check_key(value)
+            check_keys(content)
         return kind(content)
 
     return make

@@ -13,7 +13,8 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from pickle import UnpicklingError
 
 _KEY_NODES = 1000  # how many values a key of a dict or an element of a set may consist of
-_STATE_TUPLES = 1_000_000  # how many tuples may lie at one depth of a state
+_SAME_HASH = 100  # how many keys of one container may have the same hash
+_CHOSEN = (1 << 61) - 1  # numbers below it have hashes of their own; a file can give others, and tuples, any hash it likes
 
 _U16, _I32, _U32, _U64, _F64 = (struct.Struct(code) for code in ("<H", "<i", "<I", "<Q", ">d"))
 
@@ -65,6 +66,7 @@ class Unpickler:
         self.stack, self.memo = [], {}
         self.rules = {}  # id of a value that `find` gave -> (the value, what may be done with it)
         self.open = set()  # types of the objects made so far whose state may be set
+        self.hashes = {}  # id of a container -> (the container, how many of its keys have a hash)
 
     def load(self):
         """The value that the pickle describes."""
@@ -137,11 +139,17 @@ class Unpickler:
         self.memo[key] = self.stack[-1]
 
     # ---- values that need care
-    def pairs(self, items):
+    def check_keys(self, target, keys):
+        """As the function, for keys that come to what the container has."""
+        hashes = self.hashes.get(id(target), (target, {}))[1]
+        check_keys(keys, hashes)
+        if hashes:
+            self.hashes[id(target)] = target, hashes
+
+    def pairs(self, target, items):
         if len(items) % 2:
             raise UnpicklingError("the pickle in the file is damaged: a key has no value")
-        for key in items[::2]:
-            check_key(key)
+        self.check_keys(target, items[::2])
         return zip(items[::2], items[1::2])
 
     def update(self, items, one=False):
@@ -151,7 +159,7 @@ class Unpickler:
                 f"Can only SETITEM{'' if one else 'S'} for dict, collections.OrderedDict, collections.Counter, "
                 f"but the file does so for a {type(target).__name__}"
             )
-        for key, value in self.pairs(items):
+        for key, value in self.pairs(target, items):
             target[key] = value
 
     def extend(self, items):
@@ -163,14 +171,13 @@ class Unpickler:
 
     def add(self):
         items = self.marked()
-        for item in items:
-            check_key(item)
-        self.top(set).update(items)
+        target = self.top(set)
+        self.check_keys(target, items)
+        target.update(items)
 
     def frozen(self):
         items = self.marked()
-        for item in items:
-            check_key(item)
+        check_keys(items)
         self.stack.append(frozenset(items))
 
     def name(self, module, name):
@@ -228,7 +235,7 @@ class Unpickler:
             result.__setstate__(state)
             return result
         if type(state) is tuple and len(state) == 2:
-            _set_state(result, state)
+            self.set_state(result, state)
             return result
         if type(state) is dict and all(type(key) is str for key in state):
             self.charge((state,))
@@ -259,7 +266,7 @@ class Unpickler:
         state, target = self.stack.pop(), self.stack[-1]
         kind = type(target)
         if kind in self.open:
-            _set_state(target, state)
+            self.set_state(target, state)
         elif kind in (OrderedDict, defaultdict, Counter) and type(state) is dict:
             self.charge((state,))
             target.__dict__.update({key: value for key, value in state.items() if type(key) is str})
@@ -268,6 +275,17 @@ class Unpickler:
             finish(target, state)
         else:
             raise UnpicklingError(f"the file sets the state of a {kind.__name__}, which is not allowed")
+
+    def set_state(self, target, state):
+        """Whoever takes a tuple for a dict asks for the hash of what is in it: it may not nest many, or deeply."""
+        level, depth = [state], 0
+        while level:
+            depth += 1
+            if depth > _KEY_NODES:
+                raise UnpicklingError("the state of an object in the file is nested too deeply")
+            self.charge(level)
+            level = [value for values in level if isinstance(values, (tuple, frozenset)) for value in values]
+        _set_state(target, state)
 
     finishers = {}  # type -> a function that checks a state and gives it to an object
 
@@ -281,7 +299,6 @@ def CALL(function, kind, args, state):
 
 
 def _set_state(target, state):
-    _check_state(state)
     if hasattr(target, "__setstate__"):
         target.__setstate__(state)
         return
@@ -312,14 +329,20 @@ def check_key(key):
             raise UnpicklingError(f"a key in the file is a {type(value).__name__}, which cannot be a key")
 
 
-def _check_state(state):
-    """Refuse tuples in tuples, many or deep ones: whoever takes a tuple for a dict asks for the hash of what is in it."""
-    level, depth = [state], 0
-    while level := [value for value in level if isinstance(value, (tuple, frozenset))]:
-        depth += 1
-        if depth > _KEY_NODES or len(level) > _STATE_TUPLES:
-            raise UnpicklingError("the state of an object in the file is nested too deeply")
-        level = [value for values in level for value in values]
+def check_keys(keys, hashes=None):
+    """Refuse keys of one container that can't be keys, and many that a file gave the same hash: each is compared with all before it.
+
+    `hashes`: how many of the keys have a hash, of those whose hash a file can choose."""
+    hashes = {} if hashes is None else hashes
+    for key in keys:
+        kind = type(key)
+        if kind in _SCALARS and kind is not complex and not (kind is int and abs(key) >= _CHOSEN):
+            continue
+        check_key(key)
+        if isinstance(key, (int, complex, tuple, frozenset)):
+            count = hashes[hash(key)] = hashes.get(hash(key), 0) + 1
+            if count > _SAME_HASH:
+                raise UnpicklingError("many keys of one container in the file have the same hash")
 
 
 _SCALARS = frozenset((str, int, float, bool, bytes, type(None), complex))
@@ -337,6 +360,12 @@ def _integer(text):
     if len(text) > 1000:
         raise UnpicklingError("a number in the file has too many digits")
     return int(text, 10)
+
+
+def _place(text):
+    if len(text) > 10:
+        raise UnpicklingError("the file numbers a value beyond 2**32")
+    return int(text)
 
 
 def _text(raw):
@@ -446,11 +475,11 @@ _TABLE = {
     b"u": lambda self: self.update(self.marked()),
     b"\x90": lambda self: self.add(),
     # the memo
-    b"p": lambda self: self.put(int(self.line())),
+    b"p": lambda self: self.put(_place(self.line())),
     b"q": lambda self: self.put(self.bytes(1)[0]),
     b"r": lambda self: self.put(self.number(_U32)),
     b"\x94": lambda self: self.put(len(self.memo)),
-    b"g": lambda self: self.stack.append(self.memo[int(self.line())]),
+    b"g": lambda self: self.stack.append(self.memo[_place(self.line())]),
     b"h": lambda self: self.stack.append(self.memo[self.bytes(1)[0]]),
     b"j": lambda self: self.stack.append(self.memo[self.number(_U32)]),
     # names and objects

@@ -34,6 +34,10 @@ def call(name, arguments):
     return f"c{name[0]}\n{name[1]}\n".encode() + arguments + b"R"
 
 
+def same_hash(count):
+    return [b"\x8a\x0a" + ((2**61 - 1) * (i + 1)).to_bytes(10, "little") for i in range(count)]
+
+
 BILLIONS = b"\x8a\x08" + (10**11).to_bytes(8, "little")
 HARMFUL = {
     "a call of a shell": call(("os", "system"), b"X\x04\x00\x00\x00true\x85"),
@@ -58,6 +62,15 @@ HARMFUL = {
     "a text of many": call(("builtins", "str"), b"K\x01" + b"2\x86" * 100 + b"\x85"),
     "a state of many": b"ctorch.nn.modules.linear\nLinear\n)\x81K\x01" + b"2\x86" * 100 + b"K\x00\x86\x85b",
     "a deep state": b"ctorch.nn.modules.linear\nLinear\n)\x81K\x01" + b"\x85" * 300_000 + b"K\x00\x86\x85b",
+    "a state of a million": b"ctorch.nn.modules.linear\nLinear\n)\x81K\x01" + b"2\x86" * 20 + b"b",
+    "one state for many": b"}(" + b"".join(b"M" + i.to_bytes(2, "little") + b"N" for i in range(20_000)) + b"uq\x00"
+    b"ctorch.nn.modules.linear\nLinear\n)\x81" + b"h\x00b" * 20_000,
+    "keys with one hash": b"}(" + b"N".join(same_hash(20_000)) + b"Nu",
+    "keys with one hash, one by one": b"}" + b"Ns".join(same_hash(20_000)) + b"Ns",
+    "elements with one hash": b"\x8f(" + b"".join(same_hash(20_000)) + b"\x90",
+    "a frozenset with one hash": b"(" + b"".join(same_hash(20_000)) + b"\x91",
+    "a set of a list with one hash": call(("builtins", "set"), b"(" + b"".join(same_hash(20_000)) + b"l\x85"),
+    "numbers of the memo with one hash": b"N" + b"".join(b"p%d\n" % ((2**61 - 1) * i) for i in range(20_000)),
     "many copies": b"(" + b"K\x01" * 50_000 + b"lq\x00" + b"cbuiltins\nlist\nq\x01(" + b"h\x01h\x00\x85R" * 50_000 + b"l",
     "many encodings": b"X\x50\xc3\x00\x00"
     + b"a" * 50_000
@@ -90,6 +103,12 @@ def test_repeating_parts_of_sparse_tensors_are_refused():
     text = b"ctorch._utils\n_rebuild_sparse_tensor\n(" + layout + b"(" + tensor + values + b"K\x05\x85\x88ttR"
     with pytest.raises(pickle.UnpicklingError, match="larger than their memory"):
         wisp.load(archive(text, ("data/0", bytes(64))))
+
+
+def test_keys_whose_hash_is_chosen_are_read():
+    value = {**{2**64 + i: i for i in range(300)}, **{(i, (i, "a")): i for i in range(300)}, **{i + 1j: i for i in range(300)}, -1: 0}
+    value = [value, {frozenset((i,)) for i in range(300)}, [{(0, 1): i} for i in range(300)]]
+    assert wisp.load(archive(pickle.dumps(value, 2)[2:-1])) == value
 
 
 def test_large_numbers_in_the_memo_cost_nothing():

@@ -30,6 +30,12 @@ ABSENT_DTYPES = {
     **{f"{kind}{bits}": bits for kind in ("int", "uint") for bits in range(1, 8)},
 }
 _FOLDER = [__path__[0] + "/modules"]
+RENAMED = {}  # layers and parameters -> their modules, where programs run unmodified and these classes have PyTorch's names (alias.py)
+
+
+def module_of(kind):
+    """The module of a class, by the package's own name for it."""
+    return RENAMED.get(kind) or kind.__module__
 
 
 class Finder:

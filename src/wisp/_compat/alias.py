@@ -14,7 +14,7 @@ import os
 import sys
 import types
 
-from wisp._compat import Finder, missing
+from wisp._compat import RENAMED, Finder, missing
 
 # the release of PyTorch whose names and behaviour Wisp follows, and that of torchvision
 VERSIONS = {"torch": "2.13.0", "torchvision": "0.28.0"}
@@ -152,6 +152,7 @@ def _rename_classes(module):
     for kind in list(vars(module).values()):
         ours = isinstance(kind, type) and kind.__module__ == module.__name__ and not kind.__name__.startswith("_")
         if ours and (issubclass(kind, Tensor) or hasattr(kind, "register_parameter")) and kind.__name__ != "MultiheadAttention":
+            RENAMED[kind] = module.__name__
             kind.__module__ = torch_name(module.__name__)  # PyTorch has the one left out in another module: see _pickler.py
 
 

@@ -11,6 +11,7 @@ import types
 from copy import deepcopy
 
 from wisp import nn
+from wisp._compat import module_of
 from wisp.fx._compatibility import compatibility as compatibility
 from wisp.fx._functional import arranged
 from wisp.fx._text import PyTreeCodeGen, _PyTreeInfo
@@ -227,7 +228,7 @@ class Tracer(TracerBase):
 
     def is_leaf_module(self, m, module_qualified_name):
         """Whether a module is one step of the graph: Wisp's own layers are, but for Sequential."""
-        ours = m.__module__.startswith(("wisp.nn", "torch.nn", "wisp.ao")) and not isinstance(m, nn.Sequential)
+        ours = module_of(type(m)).startswith(("wisp.nn", "wisp.ao")) and not isinstance(m, nn.Sequential)
         return ours or getattr(m, "_is_leaf_of_traces", False)
 
     def path_of_module(self, mod):

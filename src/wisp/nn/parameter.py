@@ -4,6 +4,7 @@ import functools
 from collections import OrderedDict
 
 import wisp
+from wisp._compat import module_of
 from wisp._tensor import _disabled_torch_function_impl
 
 __all__ = ["Parameter", "UninitializedParameter", "is_lazy", "Buffer", "UninitializedBuffer", "UninitializedTensorMixin"]
@@ -46,7 +47,7 @@ class Parameter(wisp.Tensor, metaclass=_ParameterMeta):
         if type(data) is not wisp.Tensor and hasattr(data, "device_mesh"):  # a part of a tensor that many ranks hold stays one
             return data._as_parameter(requires_grad)
         own = isinstance(data, wisp.Tensor) and type(data) is not wisp.Tensor
-        if own and (not type(data).__module__.startswith(("wisp.", "torch.nn.")) or getattr(type(data), "_stays_itself", False)):
+        if own and (not module_of(type(data)).startswith("wisp.") or getattr(type(data), "_stays_itself", False)):
             made = data.detach().requires_grad_(requires_grad)
             if type(made) is not type(data):
                 raise RuntimeError(

@@ -20,6 +20,7 @@ import typing
 import numpy
 
 import wisp
+from wisp._compat import module_of
 from wisp._compat.dtypes import DTYPES as ABSENT_DTYPES
 from wisp.serialization._rebuild import (
     finish_generator,
@@ -37,6 +38,7 @@ from wisp.serialization._rebuild import (
     rebuild_wrapper,
 )
 from wisp.serialization._unpickle import BLANK, CALL, TRUSTED, Unpickler, brief, check_keys
+from wisp.utils.hooks import RemovableHandle
 
 __all__ = ["Finder", "StorageKind", "STORAGES", "add_safe_globals", "clear_safe_globals", "get_safe_globals", "safe_globals"]
 
@@ -183,8 +185,21 @@ def _partial_arguments(partial, state):
     partial.__setstate__(state)
 
 
+def _handle_of_hook(handle, state):
+    """A dict of hooks, the number of one, and further dicts that have it."""
+    if not (type(state) is tuple and len(state) == 3 and type(state[1]) is int and 0 <= state[1] < 1 << 62 and type(state[2]) is tuple):
+        raise pickle.UnpicklingError("the state of a hook's handle in the file is not one")
+    handle.__setstate__(state)
+
+
 Unpickler.finishers.update(
-    {numpy.ndarray: _numpy_content, numpy.dtype: _numpy_order, functools.partial: _partial_arguments, wisp.Generator: finish_generator}
+    {
+        numpy.ndarray: _numpy_content,
+        numpy.dtype: _numpy_order,
+        functools.partial: _partial_arguments,
+        wisp.Generator: finish_generator,
+        RemovableHandle: _handle_of_hook,
+    }
 )
 
 
@@ -390,6 +405,8 @@ def _of_a_model(module, name):
     if f"{module} {name}" in ("wisp.nn.parameter UninitializedParameter", "wisp.nn.parameter UninitializedBuffer"):
         kind = getattr(wisp.nn.parameter, name)
         return kind, lambda *args: kind(*args)
+    if f"{module} {name}" == "wisp.utils.hooks RemovableHandle":  # lazy layers hold that of their first call
+        return RemovableHandle, lambda: RemovableHandle.__new__(RemovableHandle)
     if f"{module} {name}" == "wisp.nn.utils.rnn PackedSequence":
         kind = wisp.nn.utils.rnn.PackedSequence
         return kind, lambda *args: kind(*args)
@@ -448,9 +465,7 @@ def _member(kind, name):
 
 
 def _is_own(kind):
-    if not isinstance(kind, type) or kind.__module__.startswith("torch.nn."):  # layers have this name where programs run unmodified
-        return False
-    return kind.__module__.partition(".")[0] not in (*sys.stdlib_module_names, "wisp")
+    return isinstance(kind, type) and module_of(kind).partition(".")[0] not in (*sys.stdlib_module_names, "wisp")
 
 
 def _of_the_program(kind):

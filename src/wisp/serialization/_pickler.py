@@ -12,6 +12,7 @@ import uuid
 import warnings
 
 import wisp
+from wisp._compat import module_of
 from wisp.serialization._names import STORAGES
 from wisp.serialization._storages import skipping
 
@@ -95,8 +96,7 @@ def _their_name(value):
 
 
 def _of_program(kind):
-    ours = kind is wisp.Tensor or kind.__module__.startswith("torch.nn.")
-    return not ours and kind.__module__.partition(".")[0] not in ("wisp", "builtins")
+    return kind is not wisp.Tensor and module_of(kind).partition(".")[0] not in ("wisp", "builtins")
 
 
 class _Storage:

@@ -140,6 +140,36 @@ def test_layers_and_parameters_are_pytorchs_by_their_modules(tmp_path):
     assert result.stdout == "done\n", result.stderr
 
 
+WHOLE = """
+import sys
+import torch
+from torch import nn
+model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.LazyLinear(2), nn.MultiheadAttention(2, 1))
+optimizer = torch.optim.Adam(model[0].parameters())
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3)
+if sys.argv[1] == "save":
+    torch.save((model, optimizer, schedule), sys.argv[2])
+else:
+    read = torch.load(sys.argv[2], weights_only=False)
+    assert [type(layer) for layer in read[0]] == [type(layer) for layer in model], read
+    assert [type(value) for value in read[1:]] == [type(optimizer), type(schedule)]
+    assert all(isinstance(p, nn.Parameter) for p in read[0].parameters())
+    read[0][:3](torch.ones(4, 2)).sum().backward()
+    assert type(read[0][2]) is nn.Linear and read[1].param_groups[0]["params"][0] is read[0][0].weight
+"""
+
+
+def test_whole_models_go_between_programs_unmodified_and_of_wisp(tmp_path):
+    theirs, ours = tmp_path / "theirs.py", tmp_path / "ours.py"
+    theirs.write_text(WHOLE)
+    ours.write_text(WHOLE.replace("import torch", "import wisp as torch").replace("from torch", "from wisp"))
+    modes = {"unmodified": ["-m", "wisp.run", str(theirs)], "plain": [str(ours)]}
+    for saver in modes:
+        for what, command in (("save", modes[saver]), *(("load", command) for command in modes.values())):
+            run = subprocess.run([sys.executable, *command, what, str(tmp_path / f"{saver}.pt")], capture_output=True, text=True)
+            assert run.returncode == 0, run.stderr
+
+
 def test_the_search_of_lbfgs_ends_where_its_interval_has_closed():
     from wisp.optim.lbfgs import _cubic_minimum
 

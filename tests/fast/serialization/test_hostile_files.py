@@ -71,6 +71,7 @@ HARMFUL = {
     "a frozenset with one hash": b"(" + b"".join(same_hash(20_000)) + b"\x91",
     "a set of a list with one hash": call(("builtins", "set"), b"(" + b"".join(same_hash(20_000)) + b"l\x85"),
     "numbers of the memo with one hash": b"N" + b"".join(b"p%d\n" % ((2**61 - 1) * i) for i in range(20_000)),
+    "a handle of no hook": b"ctorch.utils.hooks\nRemovableHandle\n)\x81}N)\x87b",
     "many copies": b"(" + b"K\x01" * 50_000 + b"lq\x00" + b"cbuiltins\nlist\nq\x01(" + b"h\x01h\x00\x85R" * 50_000 + b"l",
     "many encodings": b"X\x50\xc3\x00\x00"
     + b"a" * 50_000

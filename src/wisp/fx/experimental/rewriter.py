@@ -7,6 +7,7 @@ import textwrap
 import types
 
 from wisp import nn
+from wisp._compat import module_of
 from wisp.fx._symbolic_trace import Tracer
 from wisp.fx.graph import Graph
 
@@ -84,7 +85,7 @@ def _rewrite(fn):
     def rewritten(module):
         made = copy.copy(module)
         made.__dict__ = dict(module.__dict__)
-        if not type(module).__module__.startswith(("wisp.", "torch.")):
+        if not module_of(type(module)).startswith("wisp."):
             made.__class__ = type(type(module).__name__, (type(module),), {"forward": AST_Rewriter().rewrite(type(module).forward)})
         made.__dict__["_modules"] = dict(module._modules)
         for name, inner in module._modules.items():

@@ -1,6 +1,7 @@
 """`torch.ao.nn.qat`: layers that compute with weights as 8 bits would round them, and train through the rounding."""
 
 from wisp import nn
+from wisp._compat import module_of
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "Linear"]
 
@@ -33,7 +34,7 @@ class _Rounding:
 
     def to_float(self):
         """The plain layer."""
-        return _like(next(base for base in type(self).__mro__ if base.__module__.startswith(("wisp.nn.", "torch.nn."))), self)
+        return _like(next(base for base in type(self).__mro__ if module_of(base).startswith("wisp.nn.")), self)
 
 
 class Linear(_Rounding, nn.Linear):

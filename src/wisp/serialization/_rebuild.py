@@ -12,21 +12,17 @@ def rebuild_tensor(storage, offset, size, stride, *_):
 
 
 def rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks=None, bits=None, *_):
-    return _with_bits(_view(storage, offset, size, stride), bits).requires_grad_(requires_grad)
+    return _with_bits(_view(storage, offset, size, stride), storage, bits).requires_grad_(requires_grad)
 
 
 def rebuild_tensor_v3(storage, offset, size, stride, requires_grad, hooks, dtype, bits=None, *_):
-    return _with_bits(_view(storage, offset, size, stride, dtype), bits).requires_grad_(requires_grad)
+    return _with_bits(_view(storage, offset, size, stride, dtype), storage, bits).requires_grad_(requires_grad)
 
 
-resolved = 0  # how many tensors were copies of what their storage held when they were made
-
-
-def _with_bits(tensor, bits):
+def _with_bits(tensor, storage, bits):
     """What PyTorch's lazy views stand for: the memory is to be read conjugated, or with the other sign."""
-    global resolved
     if type(bits) is dict and (bits.get("conj") or bits.get("neg")):
-        resolved += 1
+        flat_of(storage).is_copied = True  # what is made here holds what the storage holds by now
         if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
             raise pickle.UnpicklingError("a tensor in the file that is to be conjugated repeats its elements")
         tensor = tensor.conj().resolve_conj() if bits.get("conj") else tensor

@@ -9,7 +9,6 @@ import numpy
 
 import wisp
 from wisp._tensor import _KINDS
-from wisp.serialization import _rebuild
 from wisp.serialization._names import StorageKind, unpickled
 from wisp.serialization._unpickle import brief
 
@@ -214,7 +213,7 @@ def load_legacy(file, map_location, finder):
     if read() != LEGACY_VERSION:
         raise RuntimeError("the file has an unknown version of the old format; corrupt file?")
     read()
-    begin, resolved = file.tell(), _rebuild.resolved
+    begin = file.tell()
     result = read()
     keys = read()
     if isinstance(keys, list):  # the strings of Python 2 may have been asked for as bytes
@@ -231,7 +230,8 @@ def load_legacy(file, map_location, finder):
             flat.zero_()
         elif count:
             fill(file, flat)
-    if _rebuild.resolved == resolved and map_location is None and all(location == "cpu" for location in locations.values()):
+    copied = any(hasattr(flat, "is_copied") for flat in (*storages.values(), *views.values()))
+    if not copied and map_location is None and all(location == "cpu" for location in locations.values()):
         return result
     # the tensors again, over storages that are filled and where they should be
     place = placement(map_location)

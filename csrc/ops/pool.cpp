@@ -1,4 +1,4 @@
-// Front doors of pooling: max, average, adaptive, power average, fractional, and the inverse of max pooling.
+// Front doors of pooling: max, average, adaptive and power average.
 //
 // Every pool is linear in the gradient, so its backward is a front door whose own derivative is a pool again (average)
 // or picks the chosen elements (max). Max pooling for training keeps one byte per output, the chosen element's place in
@@ -10,21 +10,14 @@
 #include "format.h"
 #include "gather.h"
 #include "pool.h"
-#include "random.h"
+#include "pool_shape.h"
 #include "second_order.h"
 
 namespace wisp {
 namespace {
 
+using namespace pooling;
 using kernels::AveragePool;
-using kernels::PoolShape;
-
-Tensor plain(const Tensor& t) { return t.is_contiguous() ? t : contiguous(alias(t)); }
-
-// Without history, in a format and a dtype that the kernels know.
-Tensor widened(const Tensor& t, MemoryFormat format = MemoryFormat::contiguous) {
-    return values_in(is_reduced(t.dtype()) && !kernels::pool().any_format ? to(alias(t), DType::f32) : t, format);
-}
 
 // Channels that come last stay there where the kernels take that; the shape says so.
 MemoryFormat keep_format(const Tensor& input, int dims, PoolShape& s) {
@@ -37,8 +30,6 @@ MemoryFormat format_of(const PoolShape& s, const Dims& sizes) {
     return s.inner == 1 ? MemoryFormat::contiguous : sizes.size() == 5 ? MemoryFormat::channels_last_3d : MemoryFormat::channels_last;
 }
 
-// The format of a pool's result; with kernels of any_format it is the shape's already.
-MemoryFormat format_for(const Tensor& input, int dims) { return input.dim() == dims + 2 ? format_of(input) : MemoryFormat::contiguous; }
 // Volumes without a batch: as if there were one.
 Tensor pooled_in(const Tensor& input, int dims, const Tensor& result, MemoryFormat format) {
     if (dims < 3 || input.dim() == dims + 2 || input.is_contiguous()) return result_in(result, format);
@@ -46,51 +37,6 @@ Tensor pooled_in(const Tensor& input, int dims, const Tensor& result, MemoryForm
     if (!input.layout().unsqueeze(0).is_contiguous(last)) return result;
     const Tensor batch = result_in(alias(result, result.layout().unsqueeze(0)), last);
     return alias(batch, batch.layout().select(0, 0));
-}
-
-void check_floating(const char* op, const Tensor& t) {
-    if (!is_floating(t.dtype())) throw NotImplemented('"', op, "\" not implemented for '", type_name(t.dtype()), "'");
-}
-
-Dims expand_option(const char* op, const char* name, const Dims& given, int dims) {
-    if (given.size() == dims) return given;
-    if (given.size() == 1) return Dims(dims, given[0]);
-    const char* tuple = dims == 1 ? "one int" : dims == 2 ? "two ints" : "three ints";
-    const bool optional = std::string_view(name) == "stride";
-    throw RuntimeError(op, ": ", name, " must either be ", optional ? "omitted, " : "", "a single int, or a tuple of ", tuple);
-}
-
-std::string times(const Dims& d) {
-    std::string s;
-    for (int64_t i = 0; i < d.size(); ++i) s += (i ? "x" : "") + std::to_string(d[i]);
-    return s;
-}
-
-// [channels, in...] or [batch, channels, in...], where only the batch may be empty.
-void check_input(const char* op, int dims, const Tensor& input) {
-    bool valid = input.dim() == dims + 1 || input.dim() == dims + 2;
-    for (int64_t d = input.dim() == dims + 2 ? 1 : 0; valid && d < input.dim(); ++d) valid = input.size(d) > 0;
-    if (!valid)
-        throw RuntimeError(op, ": Expected ", dims + 1, "D or ", dims + 2,
-                           "D (batch mode) tensor with optional 0 dim batch size for input, but got:", input.sizes());
-}
-
-PoolShape plane_shape(int dims, const Tensor& input) {
-    PoolShape s{};
-    s.planes = s.inner = 1;
-    for (int64_t d = 0; d < input.dim() - dims; ++d) s.planes *= input.size(d);
-    for (int d = 0; d < 3; ++d) {
-        s.in[d] = s.out[d] = s.kernel[d] = s.stride[d] = s.dilation[d] = 1;
-        s.padding[d] = 0;
-        if (d >= 3 - dims) s.in[d] = input.size(d - 3);
-    }
-    return s;
-}
-
-Dims output_sizes(const Tensor& input, int dims, const PoolShape& s) {
-    Dims sizes = input.sizes();
-    for (int d = 3 - dims; d < 3; ++d) sizes[input.dim() + d - 3] = s.out[d];
-    return sizes;
 }
 
 PoolShape window_shape(const char* op, int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride,
@@ -201,26 +147,19 @@ void check_pooled_gradient(const Tensor& grad, const char* name, const PoolShape
                            grad.sizes());
 }
 
-void record_max(const Tensor& out, const char* name, const Tensor& input, const Tensor& chosen, const PoolShape& s) {
+}  // namespace
+
+void pooling::record_max(const Tensor& out, const char* name, const Tensor& input, const Tensor& chosen, const PoolShape& s) {
     record(out, name, {input}, {chosen}, [s, name, sizes = input.sizes()](Backward& bw) {
         check_pooled_gradient(bw.grad(), name, s);
         set_piecewise_linear(bw, 0, max_pool_backward(bw.grad(), bw.saved(0), s, sizes, name), name);
     });
 }
 
+namespace {
+
 constexpr const char* max_names[] = {"MaxPool2DWithIndicesBackward0", "MaxPool2DWithIndicesBackward0", "MaxPool3DWithIndicesBackward0"};
 constexpr const char* max_ops[] = {"max_pool1d", "max_pool2d", "max_pool3d"};
-
-struct MaxPooled {
-    Tensor values, indices;  // indices only if asked for
-};
-
-// Pooling along one dimension is recorded as PyTorch does it: of pictures with one row.
-template <class F> Tensor recorded_as_row(const char* name, const Tensor& input, F&& pool) {
-    if (!needs_grad(input)) return pool(input);
-    const Tensor rows = unsqueeze(input, -2);
-    return squeeze(whole(name, {rows}, [&] { return unsqueeze(pool(squeeze(rows, {-2})), -2); }), {-2});
-}
 
 MaxPooled max_pool_over(int dims, const Tensor& input, const Dims& kernel_size, const std::optional<Dims>& stride, const Dims& padding,
                         const Dims& dilation, bool ceil_mode, bool want_indices) {
@@ -270,8 +209,6 @@ MaxPooled max_pool(int dims, const Tensor& input, const Dims& kernel_size, const
     });
     return {values, indices};
 }
-
-FirstOrBoth as_asked(const MaxPooled& r, bool with_indices) { return {r.values, with_indices ? r.indices : Tensor()}; }
 
 // --- average ---
 
@@ -450,184 +387,8 @@ Tensor lp_pool(int dims, const Tensor& input, double norm_type, const Dims& kern
     return pow(sign(mean) * relu(abs(mean)) * Scalar(double(count)), Scalar(1.0 / norm_type));
 }
 
-// --- fractional ---
-
-// Windows begin at the given fraction of a step and keep their distance on average.
-MaxPooled fractional_max_pool(int dims, const Tensor& input, const Dims& kernel_size, const Dims& output_size, const Tensor& samples) {
-    const char* op = dims == 2 ? "fractional_max_pool2d" : "fractional_max_pool3d";
-    const Dims k = expand_option(op, "kernel_size", kernel_size, dims);
-    const Dims o = expand_option(op, "output_size", output_size, dims);
-    check_input(op, dims, input);
-    check_floating(op, input);
-    PoolShape s = plane_shape(dims, input);
-    for (int d = 0; d < dims; ++d) {
-        const int at = 3 - dims + d;
-        s.kernel[at] = k[d];
-        s.out[at] = o[d];
-        if (k[d] <= 0 || o[d] < 0 || k[d] > s.in[at] || o[d] > s.in[at] - k[d] + 1)
-            throw RuntimeError(op, ": kernel_size ", k[d], " and output_size ", o[d], " are too large relative to an input of size ",
-                               s.in[at]);
-    }
-    if (samples.dim() == 0 || samples.size(-1) != dims || samples.numel() < s.planes * dims)
-        throw RuntimeError(op, ": Expect _random_samples to have ", dims, " numbers for each of the ", s.planes, " channels, got shape ",
-                           samples.sizes());
-    const Dims sizes = output_sizes(input, dims, s);
-    if (product(sizes) == 0 && s.planes > 0) return {empty(sizes, input.dtype()), empty(sizes, DType::i64)};
-    Tensor starts[3];
-    const int64_t* begin[3];
-    {
-        GradMode off(false);
-        const DType d = input.dtype(), wide = is_reduced(d) ? DType::f32 : d;
-        auto rounded = [&](const Tensor& t) { return to(to(t, d), wide); };  // every step in the precision of the input, as PyTorch does
-        const Tensor fractions = to(narrow(reshape(alias(samples), {-1, dims}), 0, 0, s.planes), d);
-        for (int axis = 0; axis < 3; ++axis) {
-            if (axis < 3 - dims) starts[axis] = zeros({s.planes, s.out[axis]}, DType::i64);
-            else {
-                const int64_t count = s.out[axis], room = s.in[axis] - s.kernel[axis];
-                // The samples are in the order width, height, depth in two dimensions, depth first in three.
-                const Tensor fraction = to(narrow(fractions, 1, dims == 2 ? 2 - axis : axis, 1), wide);
-                const Tensor last = full({s.planes, 1}, Scalar(room), DType::i64);
-                if (count == 1) starts[axis] = last;
-                else {
-                    const Tensor step = rounded(full({}, Scalar(double(room) / double(count - 1)), DType::f64));
-                    const Tensor place = to(rounded(rounded(to(arange(count - 1), wide) + fraction) * step), DType::i64);
-                    starts[axis] = plain(cat({place - to(rounded(fraction * step), DType::i64), last}, 1));
-                }
-            }
-            begin[axis] = starts[axis].device_data<int64_t>();
-        }
-    }
-    const Tensor x = widened(input), indices = empty(sizes, DType::i64);
-    Tensor out = empty(sizes, x.dtype());
-    kernels::pool().fractional_max(x.dtype(), s, begin, x.device_data(), out.device_data(), indices.device_data<int64_t>());
-    if (out.dtype() != input.dtype()) out = to(out, input.dtype());
-    if (needs_grad(input)) record_max(out, dims == 2 ? "FractionalMaxPool2DBackward0" : "FractionalMaxPool3DBackward0", input, indices, s);
-    return {out, indices};
-}
-
-MaxPooled fractional_max_pool_by(int dims, const Tensor& input, const Dims& kernel_size, std::optional<Dims> output_size,
-                                 const std::optional<std::vector<double>>& ratios, const Tensor& samples) {
-    const char* op = dims == 2 ? "fractional_max_pool2d" : "fractional_max_pool3d";
-    if (!output_size && !ratios) throw ValueError(op, " requires specifying either an output_size or an output_ratio");
-    if (input.dim() > dims && input.size(-dims - 1) == 0) throw RuntimeError(op, ": Expected input to have channels, got ", input.sizes());
-    check_input(op, dims, input);
-    if (!output_size) {
-        if (ratios->size() != 1 && int(ratios->size()) != dims)
-            throw ValueError(op, " requires output_ratio to either be a single Int or tuple of Ints. Expected 1 or ", dims, ", got ",
-                             ratios->size());
-        output_size = Dims();
-        for (int d = 0; d < dims; ++d)
-            output_size->push_back(int64_t(double(input.size(d - dims)) * (*ratios)[ratios->size() == 1 ? 0 : size_t(d)]));
-    }
-    Tensor u = samples;
-    if (!u.defined()) {
-        const int64_t batch = input.dim() == dims + 1 ? 1 : input.size(0);
-        u = rand({batch, input.size(-dims - 1), dims}, input.dtype() == DType::f64 ? DType::f64 : DType::f32, default_generator());
-    }
-    return fractional_max_pool(dims, input, kernel_size, *output_size, u);
-}
-
-// --- the inverse of max pooling ---
-
-Tensor max_unpool_over(int dims, const Tensor& input, const Tensor& indices, const Dims& output_size) {
-    constexpr const char* ops[] = {"max_unpool1d", "max_unpool2d", "max_unpool3d"};
-    const char* op = ops[dims - 1];
-    alert_undetermined(dims == 3 ? "max_unpooling3d_forward_out" : "max_unpooling2d_forward_out");  // indices may name a place twice
-    if (indices.dtype() != DType::i64) throw RuntimeError("elements in indices should be type int64 but got: ", type_name(indices.dtype()));
-    if (input.dim() != dims + 1 && input.dim() != dims + 2)
-        throw RuntimeError("Input to ", op, " should be a ", dims + 1, "d or ", dims + 2, "d Tensor, but got a tensor with ", input.dim(),
-                           " dimensions");
-    if (!(input.sizes() == indices.sizes()))
-        throw RuntimeError("Expected shape of indices to be same as that of the input tensor (", input.sizes(),
-                           ") but got indices tensor with shape: ", indices.sizes());
-    if (output_size.size() != dims)
-        throw RuntimeError("There should be exactly ", dims, " elements in output_size, but got ", output_size.size(),
-                           " elements in a list.");
-    PoolShape s = plane_shape(dims, input);
-    Dims sizes = input.sizes();
-    int64_t size = 1, count = 1;
-    for (int d = 0; d < dims; ++d) {
-        if (output_size[d] < 0) throw RuntimeError(op, ": output_size must be non-negative, got ", output_size);
-        count *= input.size(d - dims);
-        sizes[input.dim() - dims + d] = output_size[d];
-        size *= output_size[d];
-    }
-    if (size == 0) return empty(sizes, input.dtype());  // whatever the indices say
-    const Tensor x = plain(input), at = plain(indices), planes = empty(sizes, input.dtype());
-    const int64_t bad =
-        kernels::pool().unpool(input.dtype(), s.planes, count, size, x.device_data(), at.device_data<int64_t>(), planes.device_data());
-    if (bad >= 0)
-        throw RuntimeError("Found an invalid max index: ", at.data<int64_t>()[bad], " (output volumes are of size ", times(output_size),
-                           ")");
-    const Tensor out = result_in(planes, format_for(input, dims));
-    if (needs_grad(input))
-        record(out, dims == 3 ? "MaxUnpool3DBackward0" : "MaxUnpool2DBackward0", {input}, {indices},
-               [planes = s.planes, size, count, from = input.sizes()](Backward& bw) {
-                   const Tensor flat = reshape(bw.grad(), {planes, size});
-                   bw.set(0, reshape(gather(flat, 1, reshape(bw.saved(0), {planes, count})), from));
-               });
-    return out;
-}
-
-Tensor max_unpool(int dims, const Tensor& input, const Tensor& indices, const Dims& output_size) {
-    if (dims > 1) return max_unpool_over(dims, input, indices, output_size);
-    return recorded_as_row("MaxUnpool2DBackward0", input, [&](const Tensor& x) { return max_unpool_over(1, x, indices, output_size); });
-}
-
-// The size that max pooling was given, if windows neither overlapped nor left a rest; output_size may say otherwise
-// within a stride.
-Tensor max_unpool_by_window(int dims, const Tensor& input, const Tensor& indices, const Dims& kernel_size,
-                            const std::optional<Dims>& stride, const Dims& padding, const std::optional<Dims>& size) {
-    constexpr const char* ops[] = {"max_unpool1d", "max_unpool2d", "max_unpool3d"};
-    const char* op = ops[dims - 1];
-    if (kernel_size.empty()) throw RuntimeError("There should be exactly ", dims, " elements in kernel_size, but got none.");
-    const Dims k = expand_option(op, "kernel_size", kernel_size, dims), p = expand_option(op, "padding", padding, dims);
-    const Dims s = stride && !stride->empty() ? expand_option(op, "stride", *stride, dims) : k;
-    if (input.dim() < dims) throw RuntimeError(op, ": expected at least ", dims, " dimensions, got ", input.sizes());
-    Dims plain_size(dims, 0);
-    for (int d = 0; d < dims; ++d) plain_size[d] = plus(plus(wisp::times(input.size(d - dims) - 1, s[d]), k[d]), wisp::times(-2, p[d]));
-    for (int64_t n : size ? *size : plain_size)
-        if (n < 0) throw ValueError(op, ": output_size needs non-negative spatial dimensions, got ", size ? *size : plain_size);
-    if (!size) return max_unpool(dims, input, indices, plain_size);
-    Dims asked = *size;
-    while (asked.size() > dims && asked.size() <= dims + 2) asked.erase(0);
-    if (asked.size() != dims)
-        throw ValueError("output_size should be a sequence containing ", dims, " or ", dims + 2, " elements, but it has a length of '",
-                         size->size(), "'");
-    for (int d = 0; d < dims; ++d)
-        if (!(plain_size[d] - s[d] < asked[d] && asked[d] < plain_size[d] + s[d]))
-            throw ValueError("invalid output_size \"", asked, "\" (dim ", d, " must be between ", plain_size[d] - s[d], " and ",
-                             plain_size[d] + s[d], ")");
-    return max_unpool(dims, input, indices, asked);
-}
-
 }  // namespace
 
-#define WISP_MAX_UNPOOL(n)                                                                                         \
-    {"nn.functional.max_unpool" #n                                                                                 \
-     "d(Tensor input, Tensor indices, int[] kernel_size, int[]? stride=None, "                                     \
-     "int[] padding=0, int[]? output_size=None)",                                                                  \
-     [](const Tensor& x, const Tensor& indices, Dims k, std::optional<Dims> s, Dims p, std::optional<Dims> size) { \
-         return max_unpool_by_window(n, x, indices, k, s, p, size);                                                \
-     },                                                                                                            \
-     function}
-#define WISP_FRACTIONAL(n)                                                                                                                \
-    {"nn.functional.fractional_max_pool" #n                                                                                               \
-     "d(Tensor input, int[] kernel_size, int[]? output_size=None, "                                                                       \
-     "any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",                                                   \
-     [](const Tensor& x, Dims k, std::optional<Dims> o, std::optional<std::vector<double>> ratios, bool indices, const Tensor& samples) { \
-         return as_asked(fractional_max_pool_by(n, x, k, o, ratios, samples), indices);                                                   \
-     },                                                                                                                                   \
-     function},                                                                                                                           \
-    {                                                                                                                                     \
-        "nn.functional.fractional_max_pool" #n                                                                                            \
-        "d_with_indices(Tensor input, int[] kernel_size, "                                                                                \
-        "int[]? output_size=None, any output_ratio=None, bool return_indices=False, Tensor? _random_samples=None)",                       \
-            [](const Tensor& x, Dims k, std::optional<Dims> o, std::optional<std::vector<double>> ratios, bool, const Tensor& samples) {  \
-                return as_asked(fractional_max_pool_by(n, x, k, o, ratios, samples), true);                                               \
-            },                                                                                                                            \
-            function                                                                                                                      \
-    }
 #define WISP_MAX_POOL(n)                                                                             \
     {"nn.functional.max_pool" #n                                                                     \
      "d(Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, "                      \
@@ -728,11 +489,6 @@ static const Operators operators = {
     WISP_LP_POOL(1),
     WISP_LP_POOL(2),
     WISP_LP_POOL(3),
-    WISP_FRACTIONAL(2),
-    WISP_FRACTIONAL(3),
-    WISP_MAX_UNPOOL(1),
-    WISP_MAX_UNPOOL(2),
-    WISP_MAX_UNPOOL(3),
     {"avg_pool1d",
      R"(The mean of each window.
         >>> wisp.avg_pool1d(wisp.arange(4.0).reshape(1, 1, 4), 2)
@@ -786,22 +542,6 @@ static const Operators operators = {
      R"(The mean of each window.
         >>> wisp.nn.functional.avg_pool3d(wisp.ones(1, 1, 2, 2, 2), 2).flatten()
         tensor([1.]))"},
-    {"nn.functional.fractional_max_pool2d", draws | cpu_float32,
-     R"(The largest elements of windows whose borders are drawn at random.
-        >>> wisp.nn.functional.fractional_max_pool2d(wisp.ones(1, 1, 5, 5), 2, output_size=3).shape
-        torch.Size([1, 1, 3, 3]))"},
-    {"nn.functional.fractional_max_pool2d_with_indices",
-     R"(As without indices, and where the elements are.
-        >>> wisp.nn.functional.fractional_max_pool2d_with_indices(wisp.ones(1, 1, 5, 5), 2, output_size=3)[1].shape
-        torch.Size([1, 1, 3, 3]))"},
-    {"nn.functional.fractional_max_pool3d", draws | cpu_float32,
-     R"(The largest elements of windows whose borders are drawn at random.
-        >>> wisp.nn.functional.fractional_max_pool3d(wisp.ones(1, 1, 5, 5, 5), 2, output_size=3).shape
-        torch.Size([1, 1, 3, 3, 3]))"},
-    {"nn.functional.fractional_max_pool3d_with_indices",
-     R"(As without indices, and where the elements are.
-        >>> wisp.nn.functional.fractional_max_pool3d_with_indices(wisp.ones(1, 1, 5, 5, 5), 2, output_size=3)[1].shape
-        torch.Size([1, 1, 3, 3, 3]))"},
     {"nn.functional.lp_pool1d",
      R"(The p-norm of each window.
         >>> wisp.nn.functional.lp_pool1d(wisp.tensor([[[3.0, 4.0]]]), 2, 2)
@@ -822,19 +562,6 @@ static const Operators operators = {
      R"(The largest element of each window, and where it is.
         >>> wisp.nn.functional.max_pool3d_with_indices(wisp.arange(8.0).reshape(1, 1, 2, 2, 2), 2)[1].flatten()
         tensor([7]))"},
-    {"nn.functional.max_unpool1d",
-     R"(Elements put back to where `max_pool1d` found them; the rest is 0.
-        >>> wisp.nn.functional.max_unpool1d(wisp.tensor([[[5.0]]]), wisp.tensor([[[1]]]), 2)
-        tensor([[[0., 5.]]]))"},
-    {"nn.functional.max_unpool2d", cpu_float32,
-     R"(Elements put back to where `max_pool2d` found them; the rest is 0.
-        >>> wisp.nn.functional.max_unpool2d(wisp.tensor([[[[5.0]]]]), wisp.tensor([[[[3]]]]), 2)
-        tensor([[[[0., 0.],
-                  [0., 5.]]]]))"},
-    {"nn.functional.max_unpool3d", cpu_float32,
-     R"(Elements put back to where `max_pool3d` found them; the rest is 0.
-        >>> wisp.nn.functional.max_unpool3d(wisp.ones(1, 1, 1, 1, 1), wisp.zeros(1, 1, 1, 1, 1, dtype=wisp.int64), 2).shape
-        torch.Size([1, 1, 2, 2, 2]))"},
 };
 
 }  // namespace wisp

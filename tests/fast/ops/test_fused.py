@@ -153,8 +153,10 @@ def test_losses_that_are_summed_as_they_are_made(name, dtype):
     for n in (4096, 4097, 70001, 300000):
         x, y = wisp.randn(n, dtype=dtype, requires_grad=True), wisp.randn(n, dtype=dtype)
         each = loss(x, y, reduction="none")
-        assert wisp.equal(loss(x, y), each.mean()) and wisp.equal(loss(x, y, reduction="sum"), each.sum())
-        assert wisp.equal(loss(x.view(1, n).t(), y.view(n, 1)), each.mean())
+        in_a_program = x.is_cuda and wisp.compiler.is_compiling()  # whose sums add in an order of their own
+        same = wisp.allclose if in_a_program else wisp.equal
+        assert same(loss(x, y), each.mean()) and same(loss(x, y, reduction="sum"), each.sum())
+        assert same(loss(x.view(1, n).t(), y.view(n, 1)), each.mean())
         (expected,) = wisp.autograd.grad(each.sum(), x)
         assert wisp.equal(wisp.autograd.grad(loss(x, y, reduction="sum"), x)[0], expected)
 

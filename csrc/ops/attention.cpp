@@ -199,6 +199,21 @@ bool fits_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     return !wants_grad(mask) || (takes.mask_gradient && q.dim() <= 4);
 }
 
+// PyTorch's formula for the processor refuses a mask beside `causal`; its kernel takes both, and what is empty is not looked at.
+bool takes_both(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p, bool enable_gqa) {
+    if (q.numel() == 0 || k.numel() == 0 || v.numel() == 0) return true;
+    if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || dropout_p > 0 || mask.requires_grad()) return false;
+    if (q.device().type == DeviceType::meta || q.size(3) != v.size(3) || q.stride(3) != 1 || k.stride(3) != 1 || v.stride(3) != 1)
+        return false;
+    if (q.size(0) != k.size(0) || k.size(0) != v.size(0) || k.size(1) != v.size(1)) return false;
+    if (enable_gqa ? q.size(1) % k.size(1) != 0 : q.size(1) != k.size(1)) return false;
+    const Dims scores{q.size(0), q.size(1), q.size(2), k.size(2)};
+    if (mask.dim() != 2 && mask.dim() != 4) return false;
+    for (int64_t i = 1; i <= mask.dim(); i++)
+        if (mask.size(-i) != 1 && mask.size(-i) != scores[4 - i]) return false;
+    return true;
+}
+
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p, bool causal,
                                     std::optional<double> scale_, bool enable_gqa) {
     if (q.dtype() != k.dtype() || q.dtype() != v.dtype())
@@ -210,7 +225,7 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
     if (q.size(-1) != k.size(-1) || k.size(-2) != v.size(-2))
         throw RuntimeError("scaled_dot_product_attention: query ", q.sizes(), ", key ", k.sizes(), " and value ", v.sizes(),
                            " do not fit: query and key need the same width, key and value the same length");
-    if (mask && mask.dtype() != DType::boolean && !is_floating(mask.dtype()))
+    if (mask && mask.dtype() != DType::boolean && mask.dtype() != DType::f32 && mask.dtype() != q.dtype())
         throw RuntimeError(
             "Expected attn_mask dtype to be bool or float or to match query dtype, "
             "but got attn_mask.dtype: ",
@@ -220,6 +235,8 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
         return to(scaled_dot_product_attention(wide(q), wide(k), wide(v), wide(mask), dropout_p, causal, scale_, enable_gqa), q.dtype());
     check_floating("scaled_dot_product_attention", q);
     if (mask && causal) {  // both hold, as in PyTorch's fused attention
+        if (q.device().type != DeviceType::cuda && !takes_both(q, k, v, mask, dropout_p, enable_gqa))
+            throw RuntimeError("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True");
         const Tensor before = causal_mask(q.size(-2), k.size(-2));
         const Tensor both = mask.dtype() == DType::boolean ? logical_and(mask, before) : where(before, mask, Scalar(-INFINITY));
         return scaled_dot_product_attention(q, k, v, both, dropout_p, false, scale_, enable_gqa);

@@ -437,6 +437,8 @@ def _attention(call):
     rank = a["query"].dim()
     if a["dropout_p"] or a["enable_gqa"] or any(a[n].dim() != rank for n in names) or rank < 3:
         return NotImplemented
+    if a["attn_mask"] is not None and a["is_causal"]:  # only some samples may have both
+        return NotImplemented
     changes = {n: call.physical(a[n]) for n in names}
     if a["attn_mask"] is not None:
         changes["attn_mask"] = aligned(a["attn_mask"], rank, call.level.number)

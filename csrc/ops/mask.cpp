@@ -222,7 +222,8 @@ static Tensor one_hot(const Tensor& given, int64_t classes) {
 
 static const Operators operators = {
     {"nonzero(Tensor input, *, bool as_tuple=False, Tensor!? out=None)",
-     [](const Tensor& x, bool as_tuple) -> PyObject* {
+     [](const Tensor& x, bool as_tuple, Out out) -> PyObject* {
+         if (as_tuple && out.destination) throw RuntimeError("nonzero does not support the out kwarg when as_tuple is True");
          if (as_tuple) return ToPython{}(nonzero_tuple(x));
          return ToPython{}(nonzero(x));
      },

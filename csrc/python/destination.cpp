@@ -176,7 +176,8 @@ PyObject* call_with_out(const std::string& name, const Overload& o, PyObject** s
             }
         }
     std::optional<OutDestination> destination;
-    if (o.takes_out && is_tensor(out)) {
+    if (o.takes_out && !is_tensor(out)) throw TypeError(name, "(): argument 'out' must be Tensor, not ", Py_TYPE(out)->tp_name);
+    if (o.takes_out) {
         destination.emplace(FromPython<const Tensor&>::get(out), name, slots, count);
         slots[count] = reinterpret_cast<PyObject*>(static_cast<Destination*>(&*destination));
     }

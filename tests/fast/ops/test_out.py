@@ -315,3 +315,13 @@ def test_products_added_in_place_read_what_lies_in_the_same_memory_first():
     x = matrix(12, 6).view(2, 6, 6)
     expected = (2 * x + x @ x).tolist()
     assert x.baddbmm_(x, x, beta=2).tolist() == expected
+
+
+def test_what_nonzero_takes_for_out():
+    x, out = wisp.tensor([0, 1, 2]), wisp.zeros(0, dtype=wisp.int64)
+    assert wisp.nonzero(x, as_tuple=False, out=out) is out and out.tolist() == [[1], [2]]
+    with pytest.raises(RuntimeError, match="nonzero does not support the out kwarg when as_tuple is True"):
+        wisp.nonzero(x, as_tuple=True, out=out)
+    for as_tuple in (False, True):
+        with pytest.raises(TypeError, match="argument 'out' must be Tensor, not list"):
+            wisp.nonzero(x, as_tuple=as_tuple, out=[out])

@@ -206,9 +206,13 @@ static void zero_values(const Tensor& t) {
     kernels::copy().zero(t.device_data(), size_t(t.numel() * t.item_size()));
 }
 
-Tensor fill_(const Tensor& self, const Scalar& value) {
+static void check_fill(const Tensor& self, const Scalar& value) {
     if (value.is_complex() && !is_complex(self.dtype()) && self.dtype() != DType::boolean && value.to_complex().imag() != 0)
         throw RuntimeError("fill_: value ", value, " cannot be converted to type ", self.dtype(), " without overflow");
+}
+
+Tensor fill_(const Tensor& self, const Scalar& value) {
+    check_fill(self, value);
     const bool recording = grad_enabled() && self.requires_grad();
     check_inplace(self, "fill_", recording, true);
     fill_values(self, value);
@@ -226,6 +230,16 @@ Tensor zero_(const Tensor& self) {
     return self;
 }
 
+Tensor filled(const Tensor& fresh, const Scalar& value) {
+    check_fill(fresh, value);
+    fill_values(fresh, value);
+    return fresh;
+}
+Tensor zeroed(const Tensor& fresh) {
+    zero_values(fresh);
+    return fresh;
+}
+
 Tensor detach(const Tensor& t) { return alias(t); }
 
 Tensor conj(const Tensor& t) {
@@ -239,11 +253,7 @@ Tensor conj(const Tensor& t) {
     return r;
 }
 
-Tensor zeros(const Dims& sizes, DType dtype) {
-    Tensor t = empty(sizes, dtype);
-    zero_values(t);
-    return t;
-}
+Tensor zeros(const Dims& sizes, DType dtype) { return zeroed(empty(sizes, dtype)); }
 Tensor full(const Dims& sizes, const Scalar& value, DType dtype) {
     Tensor t = empty(sizes, dtype);
     fill_values(t, value);
@@ -261,11 +271,7 @@ Tensor full_like(const Tensor& t, const Scalar& value) {
     fill_values(r, value);
     return r;
 }
-Tensor zeros_like(const Tensor& t) {
-    Tensor r = empty_like(t);
-    zero_values(r);
-    return r;
-}
+Tensor zeros_like(const Tensor& t) { return zeroed(empty_like(t)); }
 Tensor ones_like(const Tensor& t) { return full_like(t, Scalar(1)); }
 Tensor arange(int64_t n) {
     Tensor t = empty({n}, DType::i64);

@@ -86,7 +86,7 @@ Tensor full_of(const Dims& sizes, const Arg& value, std::optional<DType> dtype) 
     const Scalar v = value.tensor ? item(*value.tensor) : value.number;
     const DType d = dtype.value_or(value.tensor ? value.tensor->dtype() : v.dtype());
     Tensor t = empty(sizes, d);
-    return fill_(t, v);
+    return filled(t, v);
 }
 
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, bool requires_grad) {
@@ -207,7 +207,7 @@ Tensor eye(int64_t n, std::optional<int64_t> m_, std::optional<DType> dtype, boo
     if (n < 0) throw RuntimeError("n must be greater or equal to 0, got ", n);
     if (m < 0) throw RuntimeError("m must be greater or equal to 0, got ", m);
     Tensor t = zeros({n, m}, dtype.value_or(default_dtype()));
-    fill_(alias(t, t.layout().diagonal(0, 0, 1)), Scalar(1));
+    filled(alias(t, t.layout().diagonal(0, 0, 1)), Scalar(1));
     return finish(t, requires_grad);
 }
 
@@ -283,7 +283,7 @@ const Operators operators = {
     {"zeros_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? "
      "memory_format=None, bool pin_memory=False)",
      [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) {
-         return finish(zero_(shaped_like(t, d, dev, f)), rg);
+         return finish(zeroed(shaped_like(t, d, dev, f)), rg);
      },
      stored | function | elementwise,
      R"(A tensor with the shape of another, full of zeros.
@@ -292,7 +292,7 @@ const Operators operators = {
     {"ones_like(Tensor input, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, format? "
      "memory_format=None, bool pin_memory=False)",
      [](const Tensor& t, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f, bool) {
-         return finish(fill_(shaped_like(t, d, dev, f), Scalar(1)), rg);
+         return finish(filled(shaped_like(t, d, dev, f), Scalar(1)), rg);
      },
      stored | function | elementwise,
      R"(A tensor with the shape of another, full of ones.
@@ -310,7 +310,7 @@ const Operators operators = {
     {"full_like(Tensor input, Operand fill_value, *, dtype? dtype=None, any layout=None, device? device=None, bool requires_grad=False, "
      "format? memory_format=None, bool pin_memory=False)",
      [](const Tensor& t, const Arg& v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool rg, std::optional<MemoryFormat> f,
-        bool) { return finish(fill_(shaped_like(t, d, dev, f), v.tensor ? item(*v.tensor) : v.number), rg); },
+        bool) { return finish(filled(shaped_like(t, d, dev, f), v.tensor ? item(*v.tensor) : v.number), rg); },
      stored | function | elementwise,
      R"(A tensor with the shape of another, full of one number.
         >>> wisp.full_like(wisp.zeros(2), 7)

@@ -56,7 +56,7 @@ Tensor apply_map(const IndexMap& m, int dims, const Tensor& input, bool backward
         }
         if (turned) out = compile::turned(out);
     } else if (out.numel() > 0) {
-        zero_(out);
+        zeroed(out);
     }
     if (out.dtype() != input.dtype()) out = to(out, input.dtype());
     out = result_in(out, format_of(input));
@@ -89,7 +89,7 @@ Tensor constant_pad(const Tensor& input, const Dims& pad, const Scalar& value) {
     const Tensor out = empty_in(sizes, input.dtype(), format_of(input));
     {
         GradMode off(false);
-        fill_(out, value);
+        filled(out, value);
         Tensor from = alias(input), to = out;
         for (int64_t i = 0; i < padded && out.numel() > 0; ++i) {
             const int64_t d = input.dim() - 1 - i, before = pad[2 * i], after = pad[2 * i + 1];

@@ -16,6 +16,8 @@ Tensor full(const Dims& sizes, const Scalar& value, DType dtype);
 Tensor zeros_like(const Tensor& t);
 Tensor ones_like(const Tensor& t);
 Tensor full_like(const Tensor& t, const Scalar& value);
+Tensor filled(const Tensor& fresh, const Scalar& value);  // a tensor that was just made: what is written to it counts as no change
+Tensor zeroed(const Tensor& fresh);
 Tensor arange(int64_t n);  // 0 .. n-1, int64
 
 // copies and casts

@@ -165,7 +165,11 @@ int set_data_attribute(PyObject* self, PyObject* value, void*) {
             throw RuntimeError(
                 "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor type: "
                 "the one is strided, the other sparse; call .to_dense()");
-        set_data(as_tensor(self), resolve_lazy(as_tensor(value)));
+        // Another memory is no change, as in PyTorch, where each tensor counts its own: the count goes on from the higher of both.
+        const Tensor& t = as_tensor(self);
+        const uint32_t version = t.version();
+        set_data(t, resolve_lazy(as_tensor(value)));
+        t.storage()->version = std::max(t.version(), version);
         return 0;
     });
 }

@@ -22,6 +22,30 @@ def ramp(*shape):
 # --- versions -----------------------------------------------------------------------------------------------------
 
 
+def test_what_fills_a_new_tensor_is_no_change_of_it():
+    x = wisp.ones(2, 2)
+    made = [wisp.full((2,), 3.0), wisp.eye(2), wisp.full_like(x, 2), wisp.zeros_like(x), wisp.ones_like(x), x.new_full((2,), 3)]
+    assert [t._version for t in (*made, wisp.nn.functional.pad(x, (1, 1)))] == [0] * 7
+
+
+def test_other_memory_is_no_change_of_a_tensor():
+    w = wisp.ones(2, requires_grad=True)
+    with wisp.no_grad():
+        w.add_(1)
+    version = w._version
+    y = (w * w).sum()
+    w.data = wisp.full((2,), 3.0)  # what backward sees, as in PyTorch
+    assert w._version == version
+    y.backward()
+    assert w.grad.tolist() == [6, 6]
+    y = (w * w).sum()
+    w.data = wisp.full((2,), 4.0)
+    with wisp.no_grad():
+        w.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
+
+
 def test_versions_are_shared_by_views():
     x = wisp.zeros(4)
     view, detached = x[1:], x.detach()

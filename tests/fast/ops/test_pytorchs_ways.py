@@ -624,3 +624,14 @@ def test_a_number_of_numpy_is_a_size_to_the_old_constructors():
             with pytest.raises(TypeError, match="data must be a sequence"):
                 make(value)
     assert wisp.ones(1).new(np.int64(3)).shape == (3,)
+
+
+def test_margin_losses_have_no_slope_at_the_hinge():
+    x = wisp.arange(6.0).reshape(2, 3).requires_grad_()
+    F = wisp.nn.functional
+    for loss, target, rows in (
+        (F.multi_margin_loss, wisp.tensor([0, 1]), [[-2, 1, 1], [0, -1, 1]]),
+        (F.multilabel_margin_loss, wisp.tensor([[0, 1, -1], [2, -1, -1]]), [[-1, -1, 2], [0, 0, 0]]),
+    ):
+        (slope,) = wisp.autograd.grad(loss(x, target), x)
+        assert (slope * 6).round().tolist() == rows

@@ -206,7 +206,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 
     def formula(input):
         x = input if input.dim() == 2 else input.reshape(1, -1)
-        losses = (margin - x.gather(1, index) + x).clamp_min(0)
+        losses = (margin - x.gather(1, index) + x).relu()  # no slope at the hinge, as in PyTorch
         if p == 2:
             losses = losses * losses
         if weight is not None:
@@ -233,7 +233,7 @@ def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduct
 
     def formula(input):
         x = input if input.dim() == 2 else input.reshape(1, -1)
-        losses = (1 - x.gather(1, index).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)
+        losses = (1 - x.gather(1, index).unsqueeze(2) + x.unsqueeze(1)).relu()
         losses = wisp.where(counted, losses, wisp.zeros_like(losses)).sum((1, 2)) / x.shape[1]
         return _reduced(losses if input.dim() == 2 else losses.squeeze(0), reduction)
 

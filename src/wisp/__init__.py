@@ -34,7 +34,7 @@ __version__ = "0.1.0"
 inf, nan, pi, e = _math.inf, _math.nan, _math.pi, _math.e
 newaxis = None
 has_lapack = has_spectral = True
-has_mkl = has_openmp = False
+has_mkl = has_openmp = has_mps = has_mkldnn = False
 DeviceObjType = device
 legacy_contiguous_format = _core.contiguous_format
 
@@ -96,6 +96,8 @@ def __getattr__(name):
         value = getattr(_importlib.import_module("wisp." + _LAZY[name]), name)
         globals()[name] = value
         return value
+    if name in ("has_cuda", "has_cudnn"):  # names from before torch.backends
+        return _importlib.import_module("wisp.backends").cuda.is_built()
     if name == "__all__":  # made when asked for, as it needs no list of its own
         names = (n for n in __dir__() if not n.startswith("_") and n not in _SUBMODULES)
         return [n for n in names if not isinstance(globals().get(n), type(_os))]

@@ -313,13 +313,16 @@ INNER = {
     "nn.parallel._functions": (
         "Copies between devices, by an inner path.",
         {
-            **same("Gather Scatter Broadcast", Refusal("use torch.nn.parallel.scatter, gather or replicate")),
+            **same("Broadcast Gather ReduceAddCoalesced Scatter", From("wisp.nn.parallel.comm")),
             "_get_stream": Answer("None: copies wait for no stream of their own.", None, "device"),
         },
     ),
     "utils.data._utils": (
         "PyTorch's paths to the parts of the loader: `_utils.collate`, `_utils.worker`.",
-        {"MP_STATUS_CHECK_INTERVAL": 5.0, "HAS_NUMPY": True, "python_exit_status": False},
+        {
+            **{"MP_STATUS_CHECK_INTERVAL": 5.0, "HAS_NUMPY": True, "IS_WINDOWS": False, "python_exit_status": False},
+            "ExceptionWrapper": From("wisp._utils"),
+        },
     ),
     "utils.data._utils.fetch": (
         "Parts of the loader.",

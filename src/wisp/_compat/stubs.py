@@ -248,7 +248,13 @@ STUBS = {
         "The old place of `wisp.hub.load_state_dict_from_url`.",
         {"load_url": From("wisp.hub", "load_state_dict_from_url"), "tqdm": From("wisp._compat.helpers")},
     ),
-    "utils.data._utils.pin_memory": ("Pinned memory, by PyTorch's path.", {"pin_memory": From("wisp.utils.data.dataloader", "_pinned")}),
+    "utils.data._utils.pin_memory": (
+        "Pinned memory, by PyTorch's path.",
+        {
+            "pin_memory": From("wisp.utils.data.dataloader", "_pinned"),
+            "_pin_memory_loop": Refusal("the loader pins batches where they arrive, without a thread of its own"),
+        },
+    ),
     "utils.data._utils.collate": (
         "Joining samples, under PyTorch's path.",
         {
@@ -269,6 +275,10 @@ STUBS = {
             **same("RpcBackendOptions TensorPipeRpcBackendOptions WorkerInfo RRef PyRRef", Refusal(_NO_CALLS, is_class=True)),
             "BackendType": types.SimpleNamespace(TENSORPIPE="TENSORPIPE"),
         },
+    ),
+    "distributed.rpc.functions": (
+        "The decorator of functions that other processes call.",
+        {"async_execution": Answer("The function itself: it is called here alone.", None, "fn", "fn")},
     ),
     "distributed.rpc.api": (
         "The inner module.",
@@ -326,7 +336,7 @@ PATHS = {
     "_tensor_str": "_tensor.printing",
     "autograd.profiler_util": "profiler",
     "cuda.amp.autocast_mode": "cuda.amp",
-    "cuda.comm": "nn.parallel.scatter_gather",
+    "cuda.comm": "nn.parallel.comm",
     "cuda.random": "cuda",
     "distributed._composable.fsdp": "distributed.fsdp",
     "distributed._tensor": "distributed.tensor",
@@ -343,12 +353,25 @@ PATHS = {
     "nn.intrinsic": "ao.nn.intrinsic",
     "nn.intrinsic.qat": "ao.nn.intrinsic.qat",
     "jit.quantized": "ao.nn.quantized.dynamic",
-    "nn.parallel.comm": "nn.parallel.scatter_gather",
     "nn.parallel.parallel_apply": "nn.parallel.scatter_gather",
     "nn.parallel.replicate": "nn.parallel.scatter_gather",
     "profiler.profiler": "profiler",
     "vision.models.segmentation.deeplabv3": "vision.models.segmentation",
-    "vision.models.segmentation.fcn": "vision.models.segmentation",
+    **{f"vision.models.segmentation.{name}": "vision.models.segmentation" for name in ("fcn", "_utils")},
+    "vision.models.detection.image_list": "vision.models.detection.transform",
+    **{f"vision.datasets.{name}": "vision.datasets.others" for name in "celeba coco fakedata stl10 svhn voc".split()},
+    **{f"vision.datasets.{name}": "vision.datasets.folders" for name in "eurosat food101 imagenet omniglot oxford_iiit_pet".split()},
+    "vision.datasets.caltech": "vision.datasets",
+    **{
+        f"vision.datasets.{name}": "vision.datasets.listed"
+        for name in "cityscapes country211 dtd fer2013 fgvc_aircraft flowers102 gtsrb lsun moving_mnist places365 rendered_sst2 sbd "
+        "semeion stanford_cars sun397 usps".split()
+    },
+    **{f"vision.ops.{name}": "vision.ops.losses" for name in "ciou_loss diou_loss giou_loss".split()},
+    **{f"vision.ops.{name}": "vision.ops.layers" for name in "drop_block focal_loss".split()},
+    "vision.io.image": "vision.io",
+    "vision.version": "vision",
+    **{f"vision.transforms.{name}": "vision.transforms.functional" for name in ("_functional_tensor", "_functional_pil")},
 }
 STUBS.update(REFUSED)
 STUBS.update(INNER)

@@ -233,6 +233,7 @@ assert b"Gemm" in file.getvalue()
         "wisp._higher_order_ops.loops",
         "wisp._higher_order_ops.associative_scan",
         "wisp.nn.attention.flex_attention",
+        "wisp.nn.parallel.comm",
         "wisp.nn.parallel.scatter_gather",
     ],
 )
@@ -253,6 +254,27 @@ def test_replicas_share_gradients():
     model(x).square().sum().backward()
     for one, parameter in zip(split, model.parameters()):
         wisp.testing.assert_close(one, parameter.grad)
+
+
+def test_tensors_between_devices():
+    """What torch.cuda.comm has; its inner forms are called by code for synchronised norms."""
+    import wisp.nn.parallel._functions as inner
+    from wisp.cuda import comm
+
+    x = wisp.arange(6.0).requires_grad_()
+    parts = comm.scatter(x, ["cpu", "cpu"], chunk_sizes=[4, 2])
+    assert [part.tolist() for part in parts] == [[0, 1, 2, 3], [4, 5]]
+    joined = comm.gather([2 * parts[0], 3 * parts[1]], destination="cpu")
+    joined.sum().backward()
+    assert x.grad.tolist() == [2, 2, 2, 2, 3, 3]
+    sums = comm.reduce_add_coalesced([[wisp.ones(2), wisp.ones(1)], [wisp.ones(2), 2 * wisp.ones(1)]], "cpu")
+    assert [part.tolist() for part in sums] == [[2, 2], [3]]
+    assert [part.tolist() for part in inner.ReduceAddCoalesced.apply("cpu", 1, wisp.ones(1), wisp.ones(1))] == [[2]]
+    assert len(inner.Broadcast.apply(["cpu", "cpu"], wisp.ones(1), wisp.ones(2))) == 4
+    with pytest.raises(ValueError, match="same shape"):
+        comm.reduce_add([wisp.ones(2), wisp.ones(1)])
+    with pytest.raises(RuntimeError, match="Exactly one of 'devices' and 'out'"):
+        comm.broadcast(wisp.ones(1))
 
 
 def test_results_may_be_changed_in_place_where_pytorch_allows_it():

@@ -1,5 +1,6 @@
 """wisp.vision: datasets, transforms, models, helpers."""
 
+import bz2
 import doctest
 import gzip
 import importlib
@@ -84,6 +85,83 @@ def test_folders_and_fake_data(tmp_path, picture):
     assert wisp.equal(fake[1][0], fake[1][0])
     with pytest.raises(IndexError):
         fake[3]
+
+
+def test_listed_datasets(tmp_path, picture):
+    """Sets whose files are named by lists: tables of SciPy's, texts, folders within folders."""
+
+    def put(name, text=None):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        picture.save(path) if text is None else path.write_text(text)
+
+    put("dtd/dtd/labels/train1.txt", "dotted/dotted_2.jpg\nbanded/banded_1.jpg\n")
+    put("dtd/dtd/images/dotted/dotted_2.jpg")
+    textures = datasets.DTD(tmp_path)
+    assert textures.classes == ["banded", "dotted"] and textures[0][1] == 1 and textures[0][0].size == picture.size
+    with pytest.raises(ValueError, match="Unknown value 'all' for argument split. Valid values are {'train', 'val', 'test'}."):
+        datasets.DTD(tmp_path, "all")
+    with pytest.raises(RuntimeError, match="flowers-102"):
+        datasets.Flowers102(tmp_path)
+
+    put("gtsrb/GTSRB/Final_Test/Images/00000.ppm")
+    put("gtsrb/GT-final_test.csv", "Filename;Width;ClassId\n00000.ppm;5;16\n")
+    assert datasets.GTSRB(tmp_path, "test", target_transform=lambda label: label + 1)[0][1] == 17
+
+    put("fgvc-aircraft-2013b/data/variants.txt", "707-320\n727 200\n")
+    put("fgvc-aircraft-2013b/data/images_variant_trainval.txt", "0001 727 200\n")
+    assert datasets.FGVCAircraft(tmp_path)._labels == [1]
+
+    put("SUN397/ClassName.txt", "/a/abbey\n/b/bar/inside\n")
+    put("SUN397/b/bar/inside/sun_2.jpg")
+    assert datasets.SUN397(tmp_path)[0][1] == 1
+
+    put("categories_places365.txt", "/a/airfield 0\n/b/bar 1\n")
+    put("places365_test.txt", "one.jpg\n")
+    put("places365_train_standard.txt", "/b/bar/2.jpg 1\n")
+    assert datasets.Places365(tmp_path, "test").imgs == [(str(tmp_path / "test_large" / "one.jpg"), None)]
+    assert datasets.Places365(tmp_path, small=True).imgs == [(str(tmp_path / "data_256_standard" / "b" / "bar" / "2.jpg"), 1)]
+
+    put("leftImg8bit/train/aachen/aachen_0_0_leftImg8bit.png")
+    put("gtFine/train/aachen/aachen_0_0_gtFine_labelIds.png")
+    put("gtFine/train/aachen/aachen_0_0_gtFine_polygons.json", '{"objects": []}')
+    streets = datasets.Cityscapes(tmp_path, target_type=["polygon", "semantic"])
+    (polygons, mask) = streets[0][1]
+    assert polygons == {"objects": []} and mask.size == picture.size and len(streets) == 1
+    assert [kind.name for kind in streets.classes if kind.train_id == 13] == ["car"] and streets.classes[-1].id == -1
+
+    put(
+        "fer2013/fer2013.csv",
+        "emotion,pixels,Usage\n" + "".join(f"{i},{' '.join(['7'] * 2304)},{u}\n" for i, u in ((3, "Training"), (5, "PublicTest"))),
+    )
+    assert [label for _, label in datasets.FER2013(tmp_path, "test")] == [5]
+
+    with bz2.open(tmp_path / "usps.bz2", "wt") as file:
+        file.write("7 " + " ".join(f"{place + 1}:{1 if place == 3 else -1}" for place in range(256)) + "\n")
+    digits = datasets.USPS(tmp_path)
+    assert digits[0][1] == 6 and digits.data[0, 0, 3] == 255 and digits.data.sum() == 255
+
+    (tmp_path / "MovingMNIST").mkdir()
+    numpy.save(tmp_path / "MovingMNIST" / "mnist_test_seq.npy", numpy.zeros((20, 3, 8, 8), numpy.uint8))
+    films = datasets.MovingMNIST(tmp_path, "test", 12)
+    assert len(films) == 3 and films[0].shape == (8, 1, 8, 8)
+    with pytest.raises(ValueError, match="LSUN"):
+        datasets.LSUN(tmp_path, ["garage_train"])
+    assert datasets.utils.list_dir(tmp_path / "dtd") == ["dtd"] and datasets.utils.list_files(tmp_path, ".bz2", True) == [
+        str(tmp_path / "usps.bz2")
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    """
+    ops.focal_loss.sigmoid_focal_loss ops.giou_loss.generalized_box_iou_loss ops.drop_block.DropBlock2d datasets.voc.VOCSegmentation
+    datasets.svhn.SVHN datasets.cityscapes.Cityscapes datasets.caltech.Caltech256 datasets.caltech.Caltech101 datasets.imagenet.ImageNet
+    models.segmentation._utils._SimpleSegmentationModel models.detection.image_list.ImageList io.image.ImageReadMode""".split(),
+)
+def test_paths_of_torchvision(path):
+    module, _, name = path.rpartition(".")
+    assert hasattr(importlib.import_module(f"wisp.vision.{module}"), name)
 
 
 def test_failed_download_says_where(tmp_path, monkeypatch):
@@ -314,6 +392,7 @@ def test_boxes():
         "ops.boxes",
         "ops.layers",
         "datasets.others",
+        "datasets.utils",
         "models._api",
         "models.alexnet",
         "models.resnet",

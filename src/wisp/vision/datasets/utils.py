@@ -18,7 +18,42 @@ __all__ = [
     "download_file_from_google_drive",
     "download_url",
     "extract_archive",
+    "iterable_to_str",
+    "list_dir",
+    "list_files",
+    "verify_str_arg",
 ]
+
+
+def list_dir(root, prefix=False):
+    """The folders within a folder: their names, or with `prefix` their paths."""
+    root = os.path.expanduser(root)
+    return [os.path.join(root, name) if prefix else name for name in os.listdir(root) if os.path.isdir(os.path.join(root, name))]
+
+
+def list_files(root, suffix, prefix=False):
+    """The files within a folder whose names end so (one ending, or a tuple): their names, or with `prefix` their paths."""
+    root = os.path.expanduser(root)
+    names = (name for name in os.listdir(root) if name.endswith(suffix) and os.path.isfile(os.path.join(root, name)))
+    return [os.path.join(root, name) if prefix else name for name in names]
+
+
+def iterable_to_str(iterable):
+    """
+    >>> iterable_to_str(["train", "test"])
+    "'train', 'test'"
+    """
+    return "'" + "', '".join(str(item) for item in iterable) + "'"
+
+
+def verify_str_arg(value, arg=None, valid_values=None, custom_msg=None):
+    """The value, where it is one of those that an argument may have."""
+    if not isinstance(value, str):
+        raise ValueError(f"Expected type str{'' if arg is None else f' for argument {arg}'}, but got type {type(value)}.")
+    if valid_values is not None and value not in valid_values:
+        text = f"Unknown value '{value}' for argument {arg}. Valid values are {{{iterable_to_str(valid_values)}}}."
+        raise ValueError(text if custom_msg is None else custom_msg)
+    return value
 
 
 def calculate_md5(fpath, chunk_size=1024 * 1024):

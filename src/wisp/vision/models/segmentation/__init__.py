@@ -12,7 +12,7 @@ from wisp.vision.models.resnet import resnet50, resnet101
 __all__ = ["DeepLabV3", "FCN"]
 
 
-class _Segmentation(nn.Module):
+class _SimpleSegmentationModel(nn.Module):
     """A backbone, a head, and a second head in the middle for training; the result is {"out": ..., "aux": ...}."""
 
     def __init__(self, backbone, classifier, aux_classifier=None):
@@ -27,11 +27,11 @@ class _Segmentation(nn.Module):
         return result
 
 
-class FCN(_Segmentation):
+class FCN(_SimpleSegmentationModel):
     """A fully convolutional network."""
 
 
-class DeepLabV3(_Segmentation):
+class DeepLabV3(_SimpleSegmentationModel):
     """DeepLabV3: features of several dilations."""
 
 

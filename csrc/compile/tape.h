@@ -35,6 +35,13 @@ inline bool may_note(const Arg* operands, int count) {
 // by `peek`, sees the same numbers. On a GPU; else undefined.
 Tensor source_of(const Tensor& t);
 
+// The same of a tensor [n, heads, rows, columns] whose heads are copies, each `times` in a row, of those of `source`.
+struct Repeated {
+    Tensor source;
+    int64_t times = 1;
+};
+Repeated repeated_source(const Tensor& t);
+
 // --- images whose channels lie last, though nobody sees it
 //
 // Convolutions in half precision want [n, h, w, c]. In a region what they give stays so: the tensor that Python has is contiguous as

@@ -360,10 +360,13 @@ size_t kept_bytes(const AttentionArgs& a) {
     return has_tiles(a, false) && has_tiles(a, true) && KeptBits::bytes(a) <= results ? KeptBits::bytes(a) : 0;
 }
 
+bool reads_repeated(const AttentionArgs& a) { return !may_be_for_library(a); }
+
 }  // namespace
 
 // The widest tiles, the largest grid of the smallest ones, and masks that are counted along in 32 bits.
 const AttentionKernels attention = {
-    forward, backward, true, false, 256, 128, (1 << 20) - 1, (1 << 28) - 1, "ScaledDotProductFlashAttentionBackward0", kept_bytes};
+    forward, backward, true, false, 256, 128, (1 << 20) - 1, (1 << 28) - 1, "ScaledDotProductFlashAttentionBackward0", kept_bytes,
+    reads_repeated};
 
 }  // namespace wisp::cuda

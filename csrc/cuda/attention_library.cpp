@@ -143,13 +143,16 @@ EnginePlan make_plan(const Key& k, Handle cudnn_handle) {
 
 }  // namespace
 
+bool may_be_for_library(const AttentionArgs& a) {
+    static const bool there = cudnn_version() > 0;
+    return there && item_size(a.dtype) == 2 && !a.mask && !(a.causal && a.width <= 128) && !a.dropout && a.scale > 0 &&
+           a.width == a.value_width && a.width >= 64 && a.width % 8 == 0 && a.queries >= 512 && a.keys >= 512 &&
+           device_info(current_device().index).major == 9;
+}
+
 bool library_attention(const AttentionArgs& a, const AttentionTensor& out, void* logsumexp) {
     if (a.forward_only) logsumexp = nullptr;
-    static const bool there = cudnn_version() > 0;
-    if (!there || item_size(a.dtype) != 2 || a.mask || (a.causal && a.width <= 128) || a.dropout || !(a.scale > 0) ||
-        a.width != a.value_width || a.width < 64 || a.width % 8 || a.queries < 512 || a.keys < 512 ||
-        device_info(current_device().index).major != 9)
-        return false;
+    if (!may_be_for_library(a)) return false;
     Key k{};
     k.batch = a.batch, k.heads = a.heads, k.key_heads = a.key_heads, k.queries = a.queries, k.keys = a.keys, k.width = a.width;
     const AttentionTensor* all[4] = {&a.query, &a.key, &a.value, &out};

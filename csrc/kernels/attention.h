@@ -12,6 +12,7 @@ namespace wisp::kernels {
 struct AttentionTensor {
     void* data;
     int64_t batch_stride, head_stride, row_stride;
+    int64_t repeat = 1;  // so many heads, one after the other, are one in memory; more than one only where `reads_repeated` says so
 };
 
 struct AttentionArgs {
@@ -59,6 +60,8 @@ struct AttentionKernels {
     const char* node;               // the name of the operator's gradient, which is PyTorch's
     // Bytes in which forward can leave what dropout keeps, so that backward need not draw it again; null: it leaves nothing.
     size_t (*kept_bytes)(const AttentionArgs&) = nullptr;
+    // Whether heads of keys and values may repeat, asked before it is known where these lie; null: never.
+    bool (*reads_repeated)(const AttentionArgs&) = nullptr;
 };
 
 }  // namespace wisp::kernels

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "../core/generator.h"
+#include "../compile/tape.h"
 #include "../python/registry.h"
 #include "fused.h"
 
@@ -90,12 +91,25 @@ struct Problem {
     uint64_t seed = 0, offset = 0;  // of the draw that dropout uses
 };
 
-kernels::AttentionArgs attention_args(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask) {
+// What keys and values are read from: in a compiled region their heads may be copies that are still to be made (`repeat_interleave`).
+struct Sources {
+    Tensor key, value;
+};
+kernels::AttentionTensor place_or_source(const Tensor& t, bool may_repeat, Tensor& source) {
+    if (!may_repeat) return place(t);
+    compile::Repeated r = compile::repeated_source(t);
+    if (!r.source) return place(t);
+    source = r.source;
+    return {const_cast<void*>(compile::peek(source)), source.stride(0), source.stride(1), source.stride(2), r.times};
+}
+
+kernels::AttentionArgs attention_args(const Problem& p, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                                      Sources& sources) {
     kernels::AttentionArgs a{};
     a.dtype = q.dtype();
     a.batch = q.size(0), a.heads = q.size(1), a.key_heads = k.size(1);
     a.queries = q.size(2), a.keys = k.size(2), a.width = q.size(3), a.value_width = v.size(3);
-    a.query = place(q), a.key = place(k), a.value = place(v);
+    a.query = place(q);
     a.scale = p.scale, a.causal = p.causal;
     if (p.dropout_p > 0) {
         const double keep = 1 - p.dropout_p;
@@ -109,6 +123,9 @@ kernels::AttentionArgs attention_args(const Problem& p, const Tensor& q, const T
         a.mask_is_bool = mask.dtype() == DType::boolean;
         a.mask_batch = mask.stride(0), a.mask_head = mask.stride(1), a.mask_row = mask.stride(2), a.mask_column = mask.stride(3);
     }
+    const auto reads_repeated = kernels::attention().reads_repeated;
+    const bool may_repeat = reads_repeated && reads_repeated(a);
+    a.key = place_or_source(k, may_repeat, sources.key), a.value = place_or_source(v, may_repeat, sources.value);
     return a;
 }
 
@@ -141,7 +158,8 @@ void attention_backward(Backward& bw, const Problem& p) {
     }
     const Tensor q4 = four(q), k4 = four(k), v4 = four(v), g4 = four(to(g, q.dtype())), y4 = bw.saved(4), lse = bw.saved(5);
     const Tensor m4 = four_mask(mask, q, k.size(-2));
-    kernels::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
+    Sources sources;
+    kernels::AttentionArgs a = attention_args(p, q4, k4, v4, m4, sources);
     if (const Tensor kept = bw.saved(6)) a.kept = kept.device_data();
     const Tensor dq = empty_gradient(q4), dk = empty_gradient(k4), dv = empty_gradient(v4);
     Tensor dmask;
@@ -164,7 +182,8 @@ void attention_backward(Backward& bw, const Problem& p) {
 Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Problem& p) {
     const Tensor q4 = four(q), k4 = four(k), v4 = four(v), m4 = four_mask(mask, q, k.size(-2));
     const bool recording = needs_grad(q, k, v) || (mask && needs_grad(mask));
-    kernels::AttentionArgs a = attention_args(p, q4, k4, v4, m4);
+    Sources sources;
+    kernels::AttentionArgs a = attention_args(p, q4, k4, v4, m4, sources);
     a.forward_only = !recording;
     const Tensor y4 = empty_heads(a.batch, a.heads, a.queries, a.value_width, q.dtype());
     const Tensor lse = empty({a.batch, a.heads, a.queries}, compute_dtype(q.dtype()));
@@ -180,7 +199,7 @@ Tensor by_kernel(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor
     Tensor y = q.dim() == 4 ? alias(y4) : reshape(y4, sizes);
     if (recording)
         record(y, kernels::attention().node, {q, k, v, mask}, {q, k, v, mask, y4, lse, kept},
-               [p](Backward& bw) { attention_backward(bw, p); });
+               [p, sources](Backward& bw) { attention_backward(bw, p); });  // which are kept, so that backward can read them, too
     return y;
 }
 

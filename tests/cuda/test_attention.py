@@ -246,6 +246,36 @@ def test_shared_heads_and_other_widths_of_values(dtype):
     check(*qkv(width=20, value_width=72), dtype)
 
 
+@pytest.mark.parametrize("dtype", [wisp.bfloat16, wisp.float32, wisp.float64])
+@pytest.mark.parametrize("case", ["causal", "mask", "dropout", "whole", "few", "written", "seen", "of memory"])
+def test_heads_that_repeat_in_a_region(case, dtype):
+    """Their copies are not made, and nothing else changes: results and gradients have eager's bits."""
+    options = {"mask": {"attn_mask": wisp.ones(70, 70, dtype=wisp.bool, device="cuda").tril(3)}, "dropout": {"dropout_p": 0.3}}
+    options = options.get(case, {"is_causal": case not in ("whole", "few")})
+    wisp.manual_seed(0)
+    q = wisp.randn(2, 8, 1 if case == "few" else 70, 64, device="cuda").to(dtype).requires_grad_()
+    rows = [wisp.randn(2, 70, 2 * 64, device="cuda").to(dtype).requires_grad_() for _ in range(2)]
+
+    def attend():
+        wisp.manual_seed(1)
+        few = [t.view(2, 70, 2, 64).transpose(1, 2) for t in rows]
+        few = few if case == "of memory" else [t * 1.5 for t in few]
+        keys, values = (t.repeat_interleave(4, 1) for t in few)
+        y = F.scaled_dot_product_attention(q, keys, values, **options)
+        if case == "written":
+            with wisp.no_grad():
+                few[0].mul_(3)
+        others = (keys * 2,) if case == "seen" else ()
+        grads = wisp.autograd.grad((y.float() ** 2).sum(), [q, *rows])
+        return [t.detach() for t in (y, *grads, *others)]
+
+    expected = attend()
+    compiled = wisp.compile(attend)
+    for _ in range(3):
+        for got, right in zip(compiled(), expected):
+            assert wisp.equal(got, right)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_layouts(dtype):
     def heads_inside(t):  # (batch, rows, heads, width), as a layer makes it

@@ -273,6 +273,40 @@ assert launches[1] == launches[0] + 1, launches
 """
 
 
+# Heads of keys and values that repeat are read where they are copied from, forward and backward: in a region nobody makes the copies.
+REPEATED = """
+import ctypes, os, wisp
+F = wisp.nn.functional
+count = ctypes.CDLL(os.path.join(os.environ["WISP_CUDA_PATH"], "libcuda.so.1")).fake_launches
+count.restype = ctypes.c_long
+def make(*size):
+    return wisp.zeros(*size, dtype=wisp.bfloat16, device="cuda", requires_grad=True)
+q, k, v = make(2, 8, 64, 64), make(2, 2, 64, 64), make(2, 2, 64, 64)
+def attention(times):
+    keys, values = ((t * 2).repeat_interleave(times, 1) if times else t * 2 for t in (k, v))
+    return F.scaled_dot_product_attention(q, keys, values, is_causal=True, enable_gqa=not times)
+def whole():
+    attention(4).sum().backward()
+def launches(step):
+    for _ in range(3):
+        before = count()
+        step()
+    return count() - before
+eager, compiled = launches(whole), launches(wisp.compile(whole))
+assert compiled == eager - 4, (compiled, eager)  # two copies; what is summed of the gradients is doubled in the same launch
+forward = wisp.compile(attention)
+kept = {}
+for times in (0, 4):
+    for _ in range(3):
+        before = wisp.cuda.memory_allocated()
+        y = forward(times)
+        kept[times] = wisp.cuda.memory_allocated() - before
+        y.sum().backward()
+        del y
+assert kept[4] == kept[0], kept
+"""
+
+
 # A compiled forward pass keeps no values that backward can make again.
 PEAKS = """
 import wisp
@@ -504,6 +538,7 @@ for i, (ours, theirs, expected) in enumerate(cases):
         "EARLY",
         "FUSED",
         "PEAKS",
+        "REPEATED",
         "LOSSES",
         "SLICES",
     ],

@@ -7,8 +7,10 @@ namespace wisp {
 // Four dimensions, (batch, heads, rows, columns); the columns are adjacent. Strides count elements.
 struct AttentionTensor {
     void* data;
-    int64_t batch, head, row;
-    template <class T> WISP_INLINE T* at(int64_t b, int64_t h) const { return static_cast<T*>(data) + b * batch + h * head; }
+    int64_t batch, head, row, repeat;  // repeat: so many heads, one after the other, are one in memory
+    template <class T> WISP_INLINE T* at(int b, int h) const {
+        return static_cast<T*>(data) + b * batch + (repeat == 1 ? h : h / int(repeat)) * head;
+    }
 };
 
 // As csrc/cuda/attention.cpp fills it in.

@@ -457,7 +457,7 @@ Tensor affine_grid(const Tensor& theta, const Dims& size, std::optional<bool> al
     if (!align_corners) warn_about_alignment();
     int64_t points = 1, shortest = size[2];
     for (int64_t d = 0; d < dims; ++d) {
-        points *= size[2 + d];
+        points = times(points, size[2 + d]);
         shortest = std::min(shortest, size[2 + d]);
     }
     if (align_corners.value_or(false) && shortest == 1)

@@ -31,6 +31,11 @@ struct Taps {
     int64_t count = 0;
     std::vector<int64_t> index;
     std::vector<double> weight;
+
+    void reserve(int64_t outputs) {
+        index.reserve(size_t(times(outputs, count)));
+        weight.reserve(index.capacity());
+    }
 };
 
 double cubic(double x, double a) {
@@ -54,6 +59,7 @@ template <class T> T step_of(const Axis& a, bool align_corners) {
 template <class T> Taps plain_taps(const Resampling& r, const Axis& a) {
     Taps taps;
     taps.count = r.filter == Filter::linear ? 2 : 4;
+    taps.reserve(a.out);
     const T step = step_of<T>(a, r.align_corners);
     for (int64_t o = 0; o < a.out; ++o) {
         T at = r.align_corners ? step * T(o) : step * (T(o) + T(0.5)) - T(0.5);
@@ -84,6 +90,7 @@ template <class T> Taps wide_taps(const Resampling& r, const Axis& a) {
     const T support = step >= 1 ? half * step : half;
     const double inverse = step >= 1 ? 1.0 / double(step) : 1.0;
     taps.count = 2 * int64_t(std::ceil(support)) + 1;
+    taps.reserve(a.out);
     for (int64_t o = 0; o < a.out; ++o) {
         const T center = step * (T(o) + T(0.5));
         const int64_t begin = std::max<int64_t>(int64_t(center - support + T(0.5)), 0);
@@ -127,11 +134,20 @@ Tensor resample(const Resampling& r, const Tensor& input, bool backward, const c
         for (int i = 0; i < r.dims; ++i) {
             const int d = backward ? i : r.dims - 1 - i;  // the width first: it touches the smaller image
             const Axis& a = r.axis[d];
+            const int64_t at = x.dim() - r.dims + d;
+            Dims sizes = x.sizes();
+            sizes[at] = backward ? a.in : a.out;
+            // Sizes that no memory holds are refused before the taps, which are as many, and nothing needs taps where there is nothing.
+            Tensor y = a.in == a.out ? Tensor() : empty(sizes, wide);
+            if (product(sizes) == 0 || input.device().type == DeviceType::meta) {
+                x = empty(sizes, wide);
+                continue;
+            }
             const Taps t = taps_of(r, a);
             if (is_identity(t, a)) continue;
+            if (!y) y = empty(sizes, wide);
             kernels::ImageResample k{};
             k.outer = k.inner = 1;
-            const int64_t at = x.dim() - r.dims + d;
             for (int64_t e = 0; e < at; ++e) k.outer *= x.size(e);
             for (int64_t e = at + 1; e < x.dim(); ++e) k.inner *= x.size(e);
             k.in = a.in;
@@ -139,10 +155,7 @@ Tensor resample(const Resampling& r, const Tensor& input, bool backward, const c
             k.taps = t.count;
             k.index = t.index.data();
             k.weight = t.weight.data();
-            Dims sizes = x.sizes();
-            sizes[at] = backward ? a.in : a.out;
-            const Tensor y = empty(sizes, wide);
-            if (y.numel() > 0) {
+            {
                 Unlocked unlocked(y.numel() * t.count);
                 const kernels::ImageKernels& kernels = kernels::image();
                 (backward ? kernels.resample_grad : kernels.resample)(wide, k, x.device_data(), y.device_data());

@@ -104,7 +104,7 @@ Tensor cat(const TensorList& given, int64_t dim, Out out) {
                 throw RuntimeError("Sizes of tensors must match except in dimension ", dim, ". Expected size ", sizes[i], " but got size ",
                                    t.size(i), " for tensor number ", k, " in the list. (cat, shapes ", model->sizes(), " and ", t.sizes(),
                                    ")");
-        sizes[dim] += t.size(dim);
+        sizes[dim] = plus(sizes[dim], t.size(dim));
     }
     int64_t at = 0;
     Dims lengths;

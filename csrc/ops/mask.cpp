@@ -205,12 +205,12 @@ static Tensor one_hot(const Tensor& given, int64_t classes) {
         int64_t least = 0, largest = -1;
         if (x.numel()) kernel.extremes(x.device_data<int64_t>(), x.numel(), &least, &largest);
         if (least < 0) throw RuntimeError(negative);
-        if (classes == -1) classes = largest + 1;
+        if (classes == -1) classes = plus(largest, 1);
         if (largest >= classes) throw RuntimeError(too_large);
     } else if (classes == -1) {
         const Tensor good = ge(x, Scalar(0));
         if (!kernel.holds(good.device_data<bool>(), good.numel(), negative)) throw RuntimeError(negative);
-        classes = item(amax(reshape(x, {-1}), {0})).to_int() + 1;
+        classes = plus(item(amax(reshape(x, {-1}), {0})).to_int(), 1);
     }
     if (classes <= 0) throw RuntimeError(too_large);
     Dims sizes = x.sizes();

@@ -440,7 +440,7 @@ static Tensor bincount(const Tensor& x, const Tensor& weights, int64_t minlength
             throw RuntimeError(
                 "bincount only supports 1-d non-negative integral "
                 "inputs.");
-        n = std::max(n, ends.data<int64_t>()[1] + 1);
+        n = std::max(n, plus(ends.data<int64_t>()[1], 1));
     }
     if (!weights) return counted(at, n);
     const DType dtype = weights.dtype() == DType::f32 ? DType::f32 : DType::f64;

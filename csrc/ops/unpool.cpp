@@ -80,8 +80,11 @@ MaxPooled fractional_max_pool_by(int dims, const Tensor& input, const Dims& kern
             throw ValueError(op, " requires output_ratio to either be a single Int or tuple of Ints. Expected 1 or ", dims, ", got ",
                              ratios->size());
         output_size = Dims();
-        for (int d = 0; d < dims; ++d)
-            output_size->push_back(int64_t(double(input.size(d - dims)) * (*ratios)[ratios->size() == 1 ? 0 : size_t(d)]));
+        for (int d = 0; d < dims; ++d) {
+            const double ratio = (*ratios)[ratios->size() == 1 ? 0 : size_t(d)], size = double(input.size(d - dims)) * ratio;
+            if (!(std::abs(size) < 0x1p62)) throw ValueError(op, ": an output_ratio of ", ratio, " gives no size");
+            output_size->push_back(int64_t(size));
+        }
     }
     Tensor u = samples;
     if (!u.defined()) {

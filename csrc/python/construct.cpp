@@ -335,7 +335,7 @@ const Operators operators = {
                                   " bytes) must be a multiple of element size (", size, ")");
              count = (total - offset) / size;
          }
-         if (offset + count * size > total)
+         if (count > (total - offset) / size)
              throw ValueError("requested buffer length (", count, " * ", size, " bytes) after offset (", offset,
                               " bytes) must not be greater than actual buffer length (", total, " bytes)");
          // Same memory under another element type.

@@ -10,6 +10,7 @@ import pytest
 
 import wisp
 import wisp.nn.functional as F
+from wisp.nn.utils.rnn import pack_sequence, pad_packed_sequence
 from wisp.vision.ops import roi_pool
 
 HUGE = 2**63 - 1
@@ -46,6 +47,16 @@ SIZES = {
     "arange of floats": lambda: wisp.arange(0.0, 1e30),
     "ctc": lambda: wisp._core._operators[""]["_ctc_losses"](wisp.ones(2, 3), *[wisp.ones(2, 3)] * 2, -HUGE, 1, True),
     "interpolate further": lambda: F.interpolate(wisp.ones(1, 1, 4, 4), scale_factor=1e30, mode="bilinear"),
+    "interpolate one side": lambda: F.interpolate(wisp.ones(1, 1, 4, 4), size=(2**40, 1), mode="bilinear"),
+    "frombuffer": lambda: wisp.frombuffer(bytearray(16), dtype=wisp.float32, count=2**62),
+    "frombuffer from an offset": lambda: wisp.frombuffer(bytearray(16), dtype=wisp.float32, count=2**62 + 1, offset=4),
+    "bincount": lambda: wisp.bincount(wisp.tensor([HUGE])),
+    "one_hot": lambda: F.one_hot(wisp.tensor([HUGE])),
+    "cat": lambda: wisp.cat([wisp.empty(0, 2**62)] * 2, 1),
+    "affine_grid": lambda: F.affine_grid(wisp.ones(1, 2, 3), (1, 1, 2**32, 2**32)),
+    "fractional pool": lambda: F.fractional_max_pool2d(wisp.ones(1, 1, 4, 4), 2, output_ratio=1e300),
+    "fractional pool of NaN": lambda: F.fractional_max_pool2d(wisp.ones(1, 1, 4, 4), 2, output_ratio=float("nan")),
+    "packed sequence": lambda: pad_packed_sequence(pack_sequence([wisp.ones(2)]), total_length=2**40),
 }
 
 
@@ -64,6 +75,7 @@ def test_numbers_that_are_negated():
 def test_sizes_that_only_look_so():
     assert [len(part) for part in wisp.ones(17).chunk(HUGE)] == [1] * 17
     assert wisp.ones(0, 1).diff(2**31 - 1).shape == (0, 0)
+    assert F.interpolate(wisp.ones(0, 1, 4, 4), size=2**40, mode="bilinear").shape == (0, 1, 2**40, 2**40)
     assert wisp.ones(2, 3).diff(HUGE).shape == (2, 0)
     assert wisp.arange(5)[:: 2**62].tolist() == [0]
     x = wisp.ones(2, 2)

@@ -162,9 +162,11 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     for size in batch_sizes:
         starts.append(starts[-1] + size)
     missing = starts[-1]
-    rows = [[starts[t] + i if t < steps and i < batch_sizes[t] else missing for i in range(batch)] for t in range(total_length or steps)]
+    rows = [[starts[t] + i if t < steps and i < batch_sizes[t] else missing for i in range(batch)] for t in range(steps)]
     padding = data.new_full((1, *data.shape[1:]), padding_value)
     index = wisp.tensor(rows, device=data.device)
+    if total_length is not None:
+        index = wisp.cat([index, index.new_full((total_length - steps, batch), missing)])
     lengths = wisp.tensor(lengths)
     if unsorted_indices is not None:
         index = index.index_select(1, unsorted_indices)

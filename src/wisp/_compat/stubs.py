@@ -358,6 +358,7 @@ PATHS = {
     "profiler.profiler": "profiler",
     "vision.models.segmentation.deeplabv3": "vision.models.segmentation",
     **{f"vision.models.segmentation.{name}": "vision.models.segmentation" for name in ("fcn", "_utils")},
+    "vision.models.video.resnet": "vision.models.video",
     "vision.models.detection.image_list": "vision.models.detection.transform",
     **{f"vision.datasets.{name}": "vision.datasets.others" for name in "celeba coco fakedata stl10 svhn voc".split()},
     **{f"vision.datasets.{name}": "vision.datasets.folders" for name in "eurosat food101 imagenet omniglot oxford_iiit_pet".split()},

@@ -318,8 +318,48 @@ COUNTS = {
     "mnasnet1_0": 4383312,
     "convnext_tiny": 28589128,
     "swin_t": 28288354,
+    "swin_v2_t": 28351570,
+    "regnet_y_400mf": 4344144,
+    "regnet_x_800mf": 7259656,
     "lenet": 61706,
 }
+
+
+@pytest.mark.parametrize("name, count", [("r3d_18", 33371472), ("mc3_18", 11695440), ("r2plus1d_18", 31505325)])
+def test_models_of_films(name, count):
+    from wisp.vision.models.video.resnet import VideoResNet
+
+    with wisp.device("meta"):
+        assert sum(parameter.numel() for parameter in models.get_model(name).parameters()) == count
+    made = getattr(models.video, name)(num_classes=5).eval()
+    with wisp.no_grad():
+        assert isinstance(made, VideoResNet) and made(wisp.zeros(1, 3, 4, 16, 16)).shape == (1, 5)
+    assert "conv1.0.weight" in made.layer1[0].state_dict() or "conv1.0.0.weight" in made.layer1[0].state_dict()
+
+
+def test_swin_v2_and_regnet_are_made_as_in_torchvision():
+    """The scores of Swin v2 are cosines, whatever the length of queries; a stage of RegNet has blocks of one width."""
+    made = models.SwinTransformer(
+        [4, 4],
+        8,
+        [2],
+        [2],
+        [2, 2],
+        block=models.swin_transformer.SwinTransformerBlockV2,
+        downsample_layer=models.swin_transformer.PatchMergingV2,
+        num_classes=3,
+    ).eval()
+    attention = made.features[1][0].attn
+    x = wisp.randn(1, 4, 4, 8)
+    with wisp.no_grad():
+        attention.qkv.bias.zero_()
+        before = attention(x)
+        attention.qkv.weight[:16] *= 3.0
+        wisp.testing.assert_close(attention(x), before)
+    assert set(attention.state_dict()) >= {"logit_scale", "cpb_mlp.0.weight", "relative_coords_table"}
+    assert models.regnet.BlockParams.from_init_params(16, 48, 27.89, 2.09, 8).widths == [48, 104, 208, 440]
+    assert list(models.regnet_y_400mf().trunk_output.block1)[0].f.se is not None
+    assert models.RegNet_Y_128GF_Weights.DEFAULT.url.endswith("regnet_y_128gf_swag-c8ce3e52.pth")
 
 
 @pytest.mark.parametrize("name", COUNTS)

@@ -11,6 +11,7 @@ from wisp.vision.models import (  # noqa: F401
     googlenet,
     inception,
     mobilenet,
+    regnet,
     resnet,
     shufflenetv2,
     squeezenet,
@@ -24,7 +25,7 @@ from wisp.vision.models._api import Weights, WeightsEnum, get_model, get_model_b
 __all__ = ["get_model", "get_model_builder", "get_model_weights", "get_weight", "list_models"]
 for _module in (
     *(alexnet, vgg, resnet, squeezenet, densenet, mobilenet, efficientnet),
-    *(vision_transformer, convnext, googlenet, inception, shufflenetv2, unet, swin_transformer),
+    *(vision_transformer, convnext, googlenet, inception, regnet, shufflenetv2, unet, swin_transformer),
 ):
     for _name in _module.__all__:
         globals()[_name] = getattr(_module, _name)
@@ -36,7 +37,7 @@ for _old, _new in (("mobilenetv2", "mobilenet"), ("mobilenetv3", "mobilenet"), (
 
 
 def __getattr__(name):
-    if name in ("detection", "segmentation", "feature_extraction"):
+    if name in ("detection", "segmentation", "feature_extraction", "video"):
         import importlib
 
         return importlib.import_module(f"{__name__}.{name}")

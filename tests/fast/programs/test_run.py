@@ -150,16 +150,30 @@ def test_check_lists_what_is_missing(tmp_path):
         "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
         "class Net(nn.Module):\n    layer = nn.Linear(2, 3)\n    other = nn.Liner(2, 3)\n"
         "def f(x):\n    return F.relu(torch.no_such_operator(x))\n"
-        "try:\n    import torchvision.models.video\nexcept ImportError:\n    pass\n"
+        "try:\n    import torchvision.models.optical_flow\nexcept ImportError:\n    pass\n"
     )
     result = python("-m", "wisp", "check", str(tmp_path))
     assert "model.py:6: torch.nn.Liner" in result.stdout and "torch.nn.Linear" in result.stdout
     assert "model.py:8: torch.no_such_operator" in result.stdout
-    assert "torchvision.models.video" in result.stdout and "guarded" in result.stdout and result.returncode == 1
+    assert "torchvision.models.optical_flow" in result.stdout and "guarded" in result.stdout and result.returncode == 1
     (tmp_path / "model.py").write_text("import torch\nprint(torch.ones(2).sum())\n")
     result = python("-m", "wisp", "check", str(tmp_path))
     assert result.returncode == 0 and "0 missing" in result.stdout
     assert python("-m", "wisp", "check", str(tmp_path / "nowhere")).returncode != 0
+
+
+def test_check_knows_a_programs_own_names(tmp_path):
+    """Variables that hide an imported module, and what a program puts into PyTorch's modules, are not PyTorch's names."""
+    (tmp_path / "model.py").write_text(
+        "import torch\nfrom torch import nn, optim\nfrom torch.utils import data\nfrom torch.optim import optimizer\n"
+        "nn.Masked = type('Masked', (nn.Linear,), {})\nlayer = nn.Masked(1, 2).extra\n"
+        "def f(optimizer, *, rate=optim.no_such):\n    optimizer.no_step()\n    data, other = optimizer.no_data, lambda data: data.no_size\n"
+        "    return data.no_mean + torch.no_such_name\n"
+        "for data in []:\n    data.no_shape\n"
+        "def g():\n    from torch import linalg\n    return linalg.no_such_norm, optimizer.no_such_class\n"
+    )
+    found = [line.split()[1] for line in python("-m", "wisp", "check", str(tmp_path)).stdout.splitlines() if "model.py:" in line]
+    assert found == ["torch.optim.no_such", "torch.no_such_name", "torch.linalg.no_such_norm", "torch.optim.optimizer.no_such_class"]
 
 
 def test_jit_compile_and_distributed(tmp_path):

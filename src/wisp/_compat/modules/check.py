@@ -56,11 +56,30 @@ def lookup(name):
     return None
 
 
+def _locals(function):
+    """The names that a function gives values of its own: they hide what the file imports by the same name."""
+    given = function.args
+    names = {argument.arg for argument in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg) if argument}
+    shared, todo = set(), [function.body] if isinstance(function, ast.Lambda) else list(function.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.Global, ast.Nonlocal)):
+            shared.update(node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif not isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            todo += ast.iter_child_nodes(node)
+    return names - shared
+
+
 class _Reader(ast.NodeVisitor):
     """Collects the dotted names of torch and torchvision that one file uses, with their lines."""
 
     def __init__(self):
         self.bound, self.used, self.methods, self.guards = {}, [], [], 0
+        self.made = set()  # what the program itself adds to PyTorch's modules
         self.others, self.stars = [], []  # what may use PyTorch too: modules of others, and names that are not told
 
     def visit_Import(self, node):
@@ -95,12 +114,33 @@ class _Reader(ast.NodeVisitor):
         while isinstance(here, ast.Attribute):
             chain.append(here.attr)
             here = here.value
-        if isinstance(here, ast.Name) and here.id in self.bound and isinstance(node.ctx, ast.Load):
-            self._use(node, ".".join([self.bound[here.id], *reversed(chain)]))
+        if isinstance(here, ast.Name) and here.id in self.bound:
+            name = ".".join([self.bound[here.id], *reversed(chain)])
+            if isinstance(node.ctx, ast.Load):
+                self._use(node, name)
+            else:
+                self.made.add(name)
             return
         if node.attr in TENSOR_METHODS:
             self.methods.append((node.lineno, node.attr, bool(self.guards)))
         self.generic_visit(node)
+
+    def visit_FunctionDef(self, node):
+        outside, hidden = self.bound, _locals(node)
+        self.bound = {name: value for name, value in outside.items() if name not in hidden}
+        before = set(self.bound)
+        self.generic_visit(node)
+        self.bound = {**outside, **{name: value for name, value in self.bound.items() if name not in before}}
+
+    visit_AsyncFunctionDef = visit_Lambda = visit_FunctionDef
+
+    def visit_For(self, node):
+        self.visit(node.iter)
+        for part in ast.walk(node.target):  # `for data in loader` after `from torch.utils import data`
+            if isinstance(part, ast.Name):
+                self.bound.pop(part.id, None)
+        for part in (node.target, *node.body, *node.orelse):
+            self.visit(part)
 
     def visit_Try(self, node):
         caught = {
@@ -203,6 +243,8 @@ def check(path):
         imports.append((file, reader.others, reader.stars))
         seen = set()
         for line, name, guarded in reader.used:
+            if any(name == made or name.startswith(made + ".") for made in reader.made):
+                continue
             names.add(name)
             if name not in known:
                 known[name] = lookup(name)

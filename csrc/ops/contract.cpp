@@ -344,7 +344,7 @@ Tensor kron(const Tensor& a, const Tensor& b) {
         const int64_t n = from_a < 0 ? 1 : a.size(from_a), m = from_b < 0 ? 1 : b.size(from_b);
         left.push_back(n), left.push_back(1);
         right.push_back(1), right.push_back(m);
-        sizes.push_back(n * m);
+        sizes.push_back(times(n, m));
     }
     const Tensor product = contiguous(reshape(a, left) * reshape(b, right)),
                  y = alias(product, Layout{sizes, contiguous_strides(sizes), 0});

@@ -215,8 +215,8 @@ static Tensor block_diag(const TensorList& given) {
                 "has ",
                 t.dim(), " dimensions");
         list.push_back(atleast(t, 2));
-        rows += list.back().size(0);
-        columns += list.back().size(1);
+        rows = plus(rows, list.back().size(0));
+        columns = plus(columns, list.back().size(1));
         dtype = promote(dtype, t.dtype());
     }
     if (list.empty()) return empty({1, 0}, dtype);

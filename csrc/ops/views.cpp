@@ -374,9 +374,9 @@ static Tensor view_as_dtype(const Tensor& t, DType dtype) {
         if (t.stride(-1) != 1)
             throw RuntimeError("self.stride(-1) must be 1 to view ", t.dtype(), " as ", dtype, " (different element sizes), but got ",
                                t.stride(-1));
-        layout.offset *= ratio;
-        for (int64_t i = 0; i + 1 < t.dim(); i++) layout.strides[i] *= ratio;
-        layout.sizes.back() *= ratio;
+        layout.offset = times(layout.offset, ratio);
+        for (int64_t i = 0; i + 1 < t.dim(); i++) layout.strides[i] = times(layout.strides[i], ratio);
+        layout.sizes.back() = times(layout.sizes.back(), ratio);
     } else if (from < to) {
         const int64_t ratio = to / from;
         if (t.dim() == 0)
@@ -416,7 +416,7 @@ static TensorList split_evenly(const Tensor& t, int64_t size, int64_t dim) {
     const int64_t n = t.size(dim);
     if (size == 0 && n != 0) throw RuntimeError("split_size can only be 0 if dimension size is 0, but got dimension size of ", n);
     Dims lengths;
-    for (int64_t at = 0; at < n; at += size) lengths.push_back(std::min(size, n - at));
+    for (int64_t left = n; left > 0; left -= size) lengths.push_back(std::min(size, left));
     if (lengths.empty()) lengths.push_back(0);
     return split(t, lengths, dim, "SplitBackward0");
 }

@@ -320,7 +320,7 @@ PyObject* list_of(const Tensor& t, int64_t d, const char* data) {
         if (t.dtype() == DType::u64) return PyLong_FromUnsignedLongLong(*reinterpret_cast<const uint64_t*>(data));
         return scalar_object(Scalar::load(data, t.dtype()));
     }
-    const int64_t n = t.size(d), step = t.stride(d) * t.item_size();
+    const int64_t n = t.size(d), step = t.numel() ? t.stride(d) * t.item_size() : 0;
     PyObject* list = PyList_New(n);
     for (int64_t i = 0; list && i < n; i++) {
         PyObject* item = list_of(t, d + 1, data + i * step);

@@ -53,6 +53,9 @@ SIZES = {
     "bincount": lambda: wisp.bincount(wisp.tensor([HUGE])),
     "one_hot": lambda: F.one_hot(wisp.tensor([HUGE])),
     "cat": lambda: wisp.cat([wisp.empty(0, 2**62)] * 2, 1),
+    "block_diag": lambda: wisp.block_diag(*[wisp.empty(0, 2**62)] * 2),
+    "kron": lambda: wisp.kron(wisp.empty(0, 2**62), wisp.ones(2, 2)),
+    "view of smaller elements": lambda: wisp.empty(0, 2**62).view(wisp.int8),
     "affine_grid": lambda: F.affine_grid(wisp.ones(1, 2, 3), (1, 1, 2**32, 2**32)),
     "fractional pool": lambda: F.fractional_max_pool2d(wisp.ones(1, 1, 4, 4), 2, output_ratio=1e300),
     "fractional pool of NaN": lambda: F.fractional_max_pool2d(wisp.ones(1, 1, 4, 4), 2, output_ratio=float("nan")),
@@ -75,6 +78,7 @@ def test_numbers_that_are_negated():
 def test_sizes_that_only_look_so():
     assert [len(part) for part in wisp.ones(17).chunk(HUGE)] == [1] * 17
     assert wisp.ones(0, 1).diff(2**31 - 1).shape == (0, 0)
+    assert [len(part) for part in wisp.empty(HUGE, 0).chunk(3)] == [HUGE // 3 + 1, HUGE // 3 + 1, HUGE // 3 - 1]
     assert F.interpolate(wisp.ones(0, 1, 4, 4), size=2**40, mode="bilinear").shape == (0, 1, 2**40, 2**40)
     assert wisp.ones(2, 3).diff(HUGE).shape == (2, 0)
     assert wisp.arange(5)[:: 2**62].tolist() == [0]

@@ -9,7 +9,8 @@ import os
 import pathlib
 import sys
 
-SCRIPT = os.environ.setdefault("WISP_SCRIPT_IN_REGIONS", sys.argv[1] if len(sys.argv) > 1 else "")  # processes that are spawned read it there
+# Processes that are spawned read it there.
+SCRIPT = os.environ.setdefault("WISP_SCRIPT_IN_REGIONS", sys.argv[1] if len(sys.argv) > 1 else "")
 if not SCRIPT:
     sys.exit(__doc__)
 if sys.argv[1:2] == [SCRIPT]:

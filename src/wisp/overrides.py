@@ -7,6 +7,7 @@ Wisp writes in Python are seen as the operators that they call.
 
 import functools
 import inspect
+import sys
 import threading
 import types
 
@@ -320,10 +321,27 @@ def _convert(value, cls):
     return value
 
 
+def _is_pytorchs(func):
+    """Whether a program that imports both packages has called a function of the other one, which asks the tensor's class for an answer."""
+    torch = sys.modules.get("torch")
+    if torch is None or getattr(torch, "Tensor", None) is _core.Tensor:
+        return False
+    owner = getattr(func, "__objclass__", None) or getattr(func, "__self__", None)
+    if owner is _core.Tensor:  # it is called torch.Tensor, too
+        return False
+    names = (getattr(func, "__module__", None), getattr(owner, "__module__", None), getattr(owner, "__name__", None))
+    return any(isinstance(name, str) and name.partition(".")[0] == "torch" for name in names)
+
+
 def default_torch_function(cls, func, types, args=(), kwargs=None):
     """What subclasses of Tensor do that do not say otherwise: the result becomes an instance of the class."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
+    if _is_pytorchs(func):
+        raise RuntimeError(  # no TypeError, after which an operator would ask the other side
+            f"{resolve_name(func) or getattr(func, '__name__', func)}: this function is PyTorch's, and was called with a tensor of Wisp's; "
+            "import it from wisp (`import wisp.nn.functional as F`), or run the program by `wisp run`, where torch is Wisp"
+        )
     with DisableTorchFunctionSubclass():
         result = func(*args, **(kwargs or {}))
         return result if func in get_default_nowrap_functions() else _convert(result, cls)

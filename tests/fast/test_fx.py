@@ -482,3 +482,31 @@ def test_steps_are_named_as_pytorchs():
     ]
     assert str(traced.graph).startswith("graph():\n    %x : [num_users=2] = placeholder[target=x]\n")
     assert fx.symbolic_trace(lambda x: wisp.einsum("i->", x.real)).graph.nodes[1].format_node().endswith("(args = (%x, real), kwargs = {})")
+
+
+class Positions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("places", wisp.arange(3.0))
+
+    def forward(self, x):
+        assert self.places.numel() == 3 and self.places.max() > 1  # a buffer has values while a program is traced
+        return doubled_where_positive(x + self.places)
+
+
+def doubled_where_positive(x):
+    return x * 2 if x.sum() > 0 else x
+
+
+def test_buffers_are_tensors_and_functions_are_steps_where_a_program_imported_them():
+    tracer = fx.Tracer(autowrap_functions=[doubled_where_positive])
+    graph = tracer.trace(Positions())
+    assert [(n.op, n.target) for n in graph.nodes if n.op in ("get_attr", "call_function")][0] == ("get_attr", "places")
+    assert any(n.target is doubled_where_positive for n in graph.nodes)
+    traced = fx.GraphModule(Positions(), graph)
+    for x in (wisp.ones(3), -9 * wisp.ones(3)):
+        assert wisp.equal(traced(x), Positions()(x))
+    tracer = fx.Tracer(autowrap_functions=[doubled_where_positive])
+    tracer.proxy_buffer_attributes = True
+    with pytest.raises(fx.proxy.TraceError):
+        tracer.trace(Positions())

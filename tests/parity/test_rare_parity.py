@@ -64,3 +64,11 @@ def test_rearrange(pattern, lengths):
     assert ours.tolist() == theirs.tolist()
     with pytest.raises(ValueError):
         wisp.func.rearrange(wisp.ones(2, 3), "a (b c) -> a b c")
+
+
+def test_functions_of_pytorch_say_where_to_find_ours():
+    x = wisp.ones(2, 3)
+    relu, linear = torch.nn.functional.relu, torch.nn.Linear(3, 2)
+    for call in (lambda: relu(x), lambda: linear(x), lambda: torch.add(x, x), lambda: torch.ones(2, 3) + x):
+        with pytest.raises(RuntimeError, match="this function is PyTorch's.*import it from wisp"):
+            call()

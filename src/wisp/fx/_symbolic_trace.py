@@ -208,7 +208,7 @@ class Tracer(TracerBase):
 
     traced_func_name = "forward"
     record_stack_traces = False
-    proxy_buffer_attributes = True
+    proxy_buffer_attributes = False  # whether reading a buffer is a step, too; else it is one where it meets a traced value
 
     def __init__(self, autowrap_modules=(math,), autowrap_functions=(), param_shapes_constant=False):
         self._modules, self._functions = tuple(autowrap_modules), tuple(autowrap_functions)
@@ -272,10 +272,9 @@ class Tracer(TracerBase):
     def _read(self, value, cache):
         import wisp
 
-        if isinstance(value, nn.Parameter) or (isinstance(value, wisp.Tensor) and id(value) in self._attributes):
+        is_step = isinstance(value, nn.Parameter) or (self.proxy_buffer_attributes and isinstance(value, wisp.Tensor))
+        if is_step and id(value) in self._attributes:
             if id(value) not in cache:
-                if id(value) not in self._attributes:
-                    return value
                 name, factory = self._attributes[id(value)], None
                 if self.param_shapes_constant:
 
@@ -460,8 +459,8 @@ class Tracer(TracerBase):
     def _wrap_functions(self, patches, program=None):
         import wisp
 
-        given = {id(value) for place in self._modules for value in vars(place).values() if callable(value)}
-        for name, value in list((program or {}).items()):  # `from math import sqrt`
+        given = {id(value) for place in self._modules for value in vars(place).values() if callable(value)} | self._autowrap_function_ids
+        for name, value in list((program or {}).items()):  # `from math import sqrt`, or one of the functions
             if id(value) in given and not name.startswith("_"):
                 patches.put(program, name, _recording(value))
         patches.put(vars(wisp), "_assert", _recording(wisp._assert))

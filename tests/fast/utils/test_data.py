@@ -194,3 +194,24 @@ def test_loaders_of_streams_have_samplers_to_look_at():
     assert type(loader.sampler).__name__ == "_InfiniteConstantSampler" and loader.batch_sampler.drop_last
     assert all(len(batch) == 2 for batch in loader)
     assert data.DataLoader(Stream(5), batch_size=None).batch_sampler is None
+
+
+def test_a_loader_that_makes_itself_sets_what_a_loader_has():
+    """As loaders of libraries that do not call our `__init__`, and those that change a loader by the name of its flag."""
+
+    class Own(data.DataLoader):
+        def __init__(self, dataset):
+            self.dataset, self._iterator = dataset, None
+
+        def __iter__(self):
+            self._iterator = iter(self.dataset)
+            return self._iterator
+
+    assert [x for x in Own([1, 2])] == [1, 2] and Own([1])._iterator is None
+    loader = data.DataLoader(range(4), batch_size=2)
+    with pytest.raises(ValueError, match="batch_size attribute should not be set"):
+        loader.batch_size = 1
+    loader._DataLoader__initialized = False
+    loader.batch_sampler = [[0], [1]]
+    loader._DataLoader__initialized = True
+    assert [batch.tolist() for batch in loader] == [[0], [1]]

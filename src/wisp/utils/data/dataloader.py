@@ -111,7 +111,8 @@ class DataLoader:
     tensor([4])
     """
 
-    _ready = False
+    __initialized = False  # under the name that programs and subclasses know it by
+    _workers = None  # a subclass may make itself without our __init__
 
     def __class_getitem__(cls, item):
         return cls
@@ -191,11 +192,11 @@ class DataLoader:
         self._workers = self._told_length = None
         self._position = None  # of the latest iteration
         self._resume = None
-        self._ready = True
+        self.__initialized = True
         self.check_worker_number_rationality()
 
     def __setattr__(self, name, value):
-        if name in _FIXED and self.__dict__.get("_ready"):
+        if name in _FIXED and self.__initialized:
             raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(name, value)
 

@@ -165,7 +165,7 @@ def test_check_lists_what_is_missing(tmp_path):
 def test_check_knows_a_programs_own_names(tmp_path):
     """Variables that hide an imported module, and what a program puts into PyTorch's modules, are not PyTorch's names."""
     (tmp_path / "model.py").write_text(
-        "import torch\nfrom torch import nn, optim\nfrom torch.utils import data\nfrom torch.optim import optimizer\n"
+        "import torch\nfrom torch import nn, optim\nfrom torch.utils import data\nfrom torch.optim import optimizer\ntorch.torch.rand(2)\n"
         "nn.Masked = type('Masked', (nn.Linear,), {})\nlayer = nn.Masked(1, 2).extra\n"
         "def f(optimizer, *, rate=optim.no_such):\n    optimizer.no_step()\n    data, other = optimizer.no_data, lambda data: data.no_size\n"
         "    return data.no_mean + torch.no_such_name\n"
@@ -268,6 +268,17 @@ def test_replicas_share_gradients():
     model(x).square().sum().backward()
     for one, parameter in zip(split, model.parameters()):
         wisp.testing.assert_close(one, parameter.grad)
+
+
+def test_memory_histories_of_programs_that_look_for_leaks(tmp_path):
+    import pickle
+
+    wisp.cuda.memory._record_memory_history(max_entries=100)
+    wisp.cuda.memory._dump_snapshot(tmp_path / "snapshot.pickle")
+    assert pickle.loads((tmp_path / "snapshot.pickle").read_bytes())["device_traces"] == []
+    wisp.cuda.memory._record_memory_history(enabled=None)
+    with pytest.raises(RuntimeError, match="expected enabled to be"):
+        wisp.cuda.memory._record_memory_history("everything")
 
 
 def test_tensors_between_devices():

@@ -37,6 +37,8 @@ class Finding:
 def lookup(name):
     """Whether the dotted name ("torch.nn.Linear") exists in Wisp: None if so, otherwise what is closest."""
     root, *rest = name.split(".")
+    while root == "torch" and rest[:1] == ["torch"]:  # `torch.torch` is torch
+        del rest[0]
     path = alias.own_name(root)
     owner, theirs = importlib.import_module(path), root
     for part in rest:

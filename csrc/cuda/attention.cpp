@@ -366,7 +366,7 @@ bool reads_repeated(const AttentionArgs& a) { return !may_be_for_library(a); }
 
 // The widest tiles, the largest grid of the smallest ones, and masks that are counted along in 32 bits.
 const AttentionKernels attention = {
-    forward, backward, true, false, 256, 128, (1 << 20) - 1, (1 << 28) - 1, "ScaledDotProductFlashAttentionBackward0", kept_bytes,
-    reads_repeated};
+    forward,    backward,      true, false, 256, 128, (1 << 20) - 1, (1 << 28) - 1, "ScaledDotProductFlashAttentionBackward0",
+    kept_bytes, reads_repeated};
 
 }  // namespace wisp::cuda

@@ -128,9 +128,11 @@ static Tensor mapped_pad(const Tensor& input, const Dims& pad, const std::string
             throw RuntimeError("Argument #", 4 + 2 * d, ": Padding size should be less than the corresponding input ",
                                "dimension, but got: padding (", before, ", ", after, ") at dimension ", input.dim() - 1 - d, " of input ",
                                input.sizes());
-        if (m.kind == IndexMap::circular && (before > size || after > size))
+        // What is cut off is not there to be gone around.
+        const int64_t left = plus(plus(size, std::min(before, int64_t(0))), std::min(after, int64_t(0)));
+        if (m.kind == IndexMap::circular && m.out[at] > 0 && (before > left || after > left))
             throw RuntimeError("Padding value causes wrapping around more than once.");
-        if (m.out[at] < 1)
+        if (m.out[at] < (m.kind == IndexMap::circular ? 0 : 1))
             throw RuntimeError("input (size ", size, " of dimension ", input.dim() - 1 - d,
                                ") is too small. Calculated output size: ", m.out[at]);
     }

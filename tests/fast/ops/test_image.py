@@ -164,3 +164,14 @@ def test_grid_sample_of_floats_is_that_of_doubles(padding, align):
     holes[:, :, 0, 0] = float("inf")  # what lies outside is not read, wherever it would be
     far = F.grid_sample(holes, wisp.full((2, 1, 1, 2), 9.0), padding_mode="zeros", align_corners=align)
     assert (far == 0).all()
+
+
+def test_circular_padding_does_not_go_around_what_it_cuts_off():
+    x = wisp.arange(3.0).view(1, 1, 3)
+    pad = lambda *sizes: F.pad(x, sizes, mode="circular")
+    assert pad(-1, 2).flatten().tolist() == [1.0, 2.0, 1.0, 2.0]
+    assert pad(2, -1).flatten().tolist() == [0.0, 1.0, 0.0, 1.0]
+    assert pad(-2, -1).shape == (1, 1, 0)
+    for sizes in ((-1, 3), (-2, 2), (3, -1), (-3, 1), (3, -3), (-4, 2)):
+        with pytest.raises(RuntimeError, match="wrapping around more than once|too small"):
+            pad(*sizes)

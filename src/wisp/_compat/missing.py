@@ -18,7 +18,7 @@ ADVICE = {
     ),
     "torch.package": "Save the state_dict with torch.save and ship the source beside it.",
     "torchvision.models.detection": "There are Faster, Mask and Keypoint R-CNN and RetinaNet; SSD and FCOS are not there yet.",
-    "torchvision.models.video": "Video models are not there yet.",
+    "torchvision.models.video": "There are the ResNets of films (r3d_18, mc3_18, r2plus1d_18); MViT, S3D and Swin are not there yet.",
     "torchvision.models.quantization": "Quantize the float model of the same name with torch.ao.quantization.",
 }
 

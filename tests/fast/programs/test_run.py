@@ -111,7 +111,7 @@ def test_what_is_missing_is_named(tmp_path):
         tmp_path,
         """
 import torch
-for text in ("from torch.nn import Linearr", "import torch.nn.functionl", "torch.softplus", "import torchvision.models.video"):
+for text in ("from torch.nn import Linearr", "import torch.nn.functionl", "torch.softplus", "import torchvision.models.video.mvit"):
     try:
         exec(compile(text, "there.py", "exec"))
     except (ImportError, AttributeError) as error:
@@ -123,7 +123,7 @@ assert not hasattr(torch, "no_such_thing") and getattr(torch.nn, "Nope", 3) == 3
     assert "torch.nn.Linearr" in lines[0] and "there.py:1" in lines[0] and "closest: torch.nn.Linear" in lines[0]
     assert "torch.nn.functionl" in lines[1] and "torch.nn.functional" in lines[1]
     assert "torch.nn.functional.softplus" in lines[2]
-    assert "Video models" in lines[3]
+    assert "ResNets of films" in lines[3]
     result = run_script(tmp_path, "import torch\n\ntorch.ones(2).no_such_method()\n")
     assert result.returncode == 1 and 'program.py", line 3' in result.stderr and "torch.Tensor.no_such_method" in result.stderr
     assert "runpy" not in result.stderr and "modules/run.py" not in result.stderr

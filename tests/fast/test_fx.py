@@ -510,3 +510,27 @@ def test_buffers_are_tensors_and_functions_are_steps_where_a_program_imported_th
     tracer.proxy_buffer_attributes = True
     with pytest.raises(fx.proxy.TraceError):
         tracer.trace(Positions())
+
+
+def test_functions_are_steps_in_the_files_of_all_modules_that_are_called():
+    place = {"function": doubled_where_positive, "nn": nn}
+    exec("class Inner(nn.Module):\n    def forward(self, x):\n        return function(x)", place)
+    root = nn.Sequential(place["Inner"]())
+    traced = fx.GraphModule(root, fx.Tracer(autowrap_functions=[doubled_where_positive]).trace(root))
+    assert doubled_where_positive in [node.target for node in traced.graph.nodes]
+    assert traced(wisp.ones(2)).tolist() == [2.0, 2.0] and place["function"] is doubled_where_positive
+
+
+def test_exported_programs_write_to_buffers_in_each_call():
+    class Count(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", wisp.zeros(1))
+
+        def forward(self, x):
+            self.count.add_(1)
+            return x * self.count
+
+    program = wisp.export.export(Count(), (wisp.ones(2),)).module()
+    first, second = program(wisp.ones(2)), program(wisp.ones(2))
+    assert wisp.equal(second, first + 1)

@@ -134,7 +134,9 @@ class ExportedProgram:
 
 
 class _Tracer(_fx.Tracer):
-    """Numbers that are drawn are drawn again by each call, though they depend on no input."""
+    """Numbers that are drawn are drawn again by each call, though they depend on no input, and buffers are read and written again."""
+
+    proxy_buffer_attributes = True
 
     def _wrap_functions(self, patches, program=None):
         super()._wrap_functions(patches, program)

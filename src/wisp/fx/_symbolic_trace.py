@@ -438,6 +438,8 @@ class Tracer(TracerBase):
         call, get = nn.Module.__call__, nn.Module.__getattribute__
 
         def call_module(module, *args, **kwargs):
+            if self._functions:  # which its file may have imported by name
+                _autowrap_check(patches, getattr(module.forward, "__globals__", {}), self._autowrap_function_ids)
             return self.call_module(module, lambda *a, **k: call(module, *a, **k), args, kwargs)
 
         def get_attribute(module, name):

@@ -10,7 +10,7 @@ import wisp
 
 def test_storage_is_the_memory_of_a_tensor():
     x = wisp.arange(6.0).reshape(2, 3)
-    assert x.untyped_storage().nbytes() == 24
+    assert x.untyped_storage().nbytes() == 24 and x.untyped_storage().__sizeof__() == 24 + 24
     assert x[1].untyped_storage().data_ptr() == x.data_ptr()
     assert x.t().storage().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     x.storage()[0] = 7.0

@@ -58,7 +58,14 @@ def _binary(name):
     plain = name.rstrip("_")
     method = {"maximum": "clamp_min", "minimum": "clamp_max"}.get(plain, plain) + ("_" if name.endswith("_") else "")
 
-    def function(self, other, *, alpha=1):
+    def function(self, other=None, *, alpha=1, **named):
+        if named:  # by the name that the overload has for it
+            called, given = named.popitem()
+            if other is not None or named or called not in ("scalar", "scalars", "exponent"):
+                raise TypeError(f"_foreach_{name}() expects other, scalar, scalars or exponent, once, but got {called}={given!r}, too")
+            other = given
+        elif other is None:
+            raise TypeError(f"_foreach_{name}() expects other, scalar, scalars or exponent, but got only tensors")
         if name == "pow" and not isinstance(self, (list, tuple)):  # one base for all exponents
             return tuple(_core._operators[""]["pow"](self, exponent) for exponent in other)
         extra = {} if alpha == 1 else {"alpha": alpha}

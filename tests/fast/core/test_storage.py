@@ -39,6 +39,9 @@ def test_a_part_of_a_storage_has_its_own_size_and_the_same_memory():
 def test_foreach():
     a = [wisp.ones(2), wisp.ones(3)]
     wisp._foreach_add_(a, [1, 2])
+    wisp._foreach_mul_(a, scalar=1.0)
+    with pytest.raises(TypeError, match="expects other, scalar, scalars or exponent"):
+        wisp._foreach_add(a, tensors=1)
     wisp._foreach_mul_(a, a)
     assert [t[0].item() for t in a] == [4.0, 9.0]
     assert [t[0].item() for t in wisp._foreach_addcdiv(a, a, a, value=2)] == [6.0, 11.0]

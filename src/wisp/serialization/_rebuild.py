@@ -97,6 +97,11 @@ def rebuild_sparse(layout, data):
     """A sparse tensor; the constructors check the indices, and that it is coalesced is believed after a look."""
     if type(data) is not tuple or not 3 <= len(data) <= 4 or not isinstance(layout, wisp.layout) or layout is wisp.strided:
         raise pickle.UnpicklingError("a sparse tensor in the file is incomplete")
+    parts = 2 if layout is wisp.sparse_coo else 3
+    size = data[parts] if len(data) > parts else ()
+    is_size = isinstance(size, tuple) and len(size) <= 64 and all(type(n) is int for n in size)
+    if not is_size or not all(isinstance(part, wisp.Tensor) for part in data[:parts]):  # nested tuples would take for ever to look at
+        raise pickle.UnpicklingError("a sparse tensor in the file is made of other things than tensors and a size")
     _check_memory(data, "a sparse tensor")
     if layout is not wisp.sparse_coo:
         return wisp.sparse_compressed_tensor(*data, layout=layout)

@@ -132,6 +132,17 @@ def test_compressed_pickles_are_refused():
         wisp.load(buffer)
 
 
+@pytest.mark.parametrize("layout", ["coo", "csr", "bsc"])
+def test_sparse_tensors_are_made_of_tensors(layout):
+    nested = b")" + b"2\x86" * 60  # a pair of the same pair, and so on
+    kind = call(
+        ("torch.serialization", "_get_layout"), b"(X" + (13 + len(layout)).to_bytes(4, "little") + f"torch.sparse_{layout}t".encode()
+    )
+    content = call(("torch._utils", "_rebuild_sparse_tensor"), b"(" + kind + b"(" + nested + nested + nested + b")tt")
+    with pytest.raises(pickle.UnpicklingError, match="other things than tensors"):
+        wisp.load(archive(content))
+
+
 def test_overlapping_storages_are_refused():
     storage = b"(X\x07\x00\x00\x00storagectorch\nByteStorage\nX\x02\x00\x00\x00%02dX\x03\x00\x00\x00cpuJ\x00\x00\x10\x00tQ"
     content = archive(b"(" + b"".join(storage % i for i in range(50)) + b"l", *((f"data/{i:02}", bytes(2**20)) for i in range(2)))

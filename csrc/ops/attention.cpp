@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "../core/generator.h"
 #include "../compile/tape.h"
+#include "../core/generator.h"
 #include "../python/registry.h"
 #include "fused.h"
 

@@ -98,7 +98,7 @@ def test_interrupted_ranks_are_silent(tmp_path):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=ROOT))
     assert process.stdout.readline() == b"waits\n"
     process.send_signal(signal.SIGINT)
-    assert process.communicate() == (b"", b"") and process.returncode == 130
+    assert process.communicate(timeout=60) == (b"", b"") and process.returncode == 130
 
 
 def test_several_processes_need_mpi(tmp_path):

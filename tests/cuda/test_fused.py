@@ -314,3 +314,24 @@ def test_queries_and_keys_of_a_token_in_one_launch(dtype, mode):
             q = q + 1
             expected = token(q, k, kept.clone())
             assert all(map(wisp.equal, compiled(q, k, kept.clone()), expected))
+
+
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64], ids=str)
+def test_products_are_not_joined_with_sums(dtype):
+    a, b, c = (wisp.randn(1000, device="cuda", dtype=dtype) for _ in range(3))
+    same(lambda a, b, c: a * b + c, a, b, c)
+    # Between the product and the sum of these gradients stands one that changes nothing.
+    same(lambda a, b, c: (a - b).exp() + a * c - (c - a).sin() * b, a, b, c)
+
+
+def test_derivatives_of_lgamma_in_one_program():
+    x, y = (wisp.rand(50, device="cuda", dtype=wisp.float64) * 6 - 3 for _ in range(2))
+    same(lambda x, y: (x + 1).lgamma() * (y * 2).digamma() + wisp.mvlgamma(x.abs() + 3, 3), x, y)
+
+    def twice(x):
+        x = x.detach().requires_grad_()
+        (first,) = wisp.autograd.grad(wisp.lgamma(x + 0.5).sum(), x, create_graph=True)
+        return first.detach(), wisp.autograd.grad((first * x).sum(), x)[0]
+
+    for eager, noted in zip(twice(x), wisp.compile(twice)(x)):
+        near(noted, eager.cpu(), 1e-12)

@@ -21,6 +21,11 @@ def library():
 
 def compile(file, instances, arch):
     """Compiles `instances` of the kernels in `file` (a path below csrc/) for sm_`arch`: the compiler's log, empty if all is well."""
+    return instructions(file, instances, arch)[0]
+
+
+def instructions(file, instances, arch):
+    """The same, and what was made of them, as text."""
     nvrtc = library()
     program = ctypes.c_void_p()
     text, names = f'#include "{file}"\n', []
@@ -35,9 +40,15 @@ def compile(file, instances, arch):
     options = [f"--gpu-architecture=sm_{arch}", "--std=c++20", "-default-device", "--diag-suppress=177,550", f"--include-path={CSRC}"]
     array = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
     result = nvrtc.nvrtcCompileProgram(program, len(options), array)
-    size = ctypes.c_size_t()
-    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    nvrtc.nvrtcGetProgramLog(program, log)
+
+    def text_of(size_of, write):
+        size = ctypes.c_size_t()
+        size_of(program, ctypes.byref(size))
+        held = ctypes.create_string_buffer(max(1, size.value))
+        write(program, held)
+        return held.value.decode()
+
+    log = text_of(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog)
+    made = text_of(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX) if result == 0 else ""
     nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-    return "" if result == 0 else log.value.decode() or f"NVRTC error {result}"
+    return "" if result == 0 else log or f"NVRTC error {result}", made

@@ -79,6 +79,24 @@ def test_a_kernel_that_does_not_compile_is_seen():
     assert "no_such_row" in log
 
 
+# A gradient that is a product, one that changes nothing, and a sum, in one program.
+JOINED = """
+import wisp
+wisp._core._set_worth_noting(0)
+a, b, c = (wisp.zeros(50, device="cuda", dtype=wisp.float64, requires_grad=True) for _ in range(3))
+first, second = (a - b).exp(), a * c
+wisp.compile(lambda: wisp.autograd.grad((first, second), a, (b.detach(), b.detach())))()
+"""
+
+
+def test_products_are_not_joined_with_sums(stand_in):
+    """What an operator gives does not depend on the program that it is in: products are rounded before they are added."""
+    stand_in.run("-c", JOINED)
+    program = next(text for text in stand_in.noted()["cuda/kernels/program.cuh"] if re.match(r"/\* mul' exp' sub' add \*/", text))
+    log, made = nvrtc.instructions("cuda/kernels/program.cuh", [program], 90)
+    assert log == "" and "mul.f64" in made and "add.f64" in made and "fma.rn" not in made
+
+
 DEVICES = """
 import wisp
 assert wisp.cuda.device_count() == 2 and wisp.cuda.get_device_name() == "Stand-in GPU"

@@ -13,11 +13,11 @@ template <class T, int V> WISP_INLINE Vector<T, V> elements(const char* at) { re
 
 // A value as memory would have it: neither compiler nor assembler may join the product that it comes from with a sum that it goes
 // into, so that what an operator gives depends on its operands alone, and not on the program that it is in. `zero` is 0, which only
-// the host knows.
+// the host knows; `^` would not do, as two of them are none.
 template <class T> WISP_INLINE T settled(T x, unsigned zero) {
     if constexpr (is_complex<T>) return T(settled(x.re, zero), settled(x.im, zero));
-    else if constexpr (std::is_same_v<T, float>) return __uint_as_float(__float_as_uint(x) ^ zero);
-    else if constexpr (std::is_same_v<T, double>) return __longlong_as_double(__double_as_longlong(x) ^ zero);
+    else if constexpr (std::is_same_v<T, float>) return __uint_as_float(__float_as_uint(x) | zero);
+    else if constexpr (std::is_same_v<T, double>) return __longlong_as_double(__double_as_longlong(x) | zero);
     else return x;
 }
 

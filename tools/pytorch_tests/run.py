@@ -6,9 +6,9 @@
     python tools/pytorch_tests/run.py test_torch.py --again 'does not match'        those that did not pass and say so, merged
     python tools/pytorch_tests/run.py --baseline VENV/bin/python                    on PyTorch itself, what did not pass on Wisp
 
-WISP_PYTORCH_TESTS names the folder that setup.sh made. Wisp is the one of this checkout. A worker that dies is recorded as "crashed" at
-the test under way, one that stands still is killed ("hung"), and another goes on behind it. Results: RESULTS/<file>.json,
-{test: {status, kind, text, line, frames, s}}.
+The tests are in ~/.cache/wisp/pytorch_tests, or the folder that WISP_PYTORCH_TESTS names, as setup.sh has made it. Wisp is the one of this
+checkout. A worker that dies is recorded as "crashed" at the test under way, one that stands still is killed ("hung"), and another goes on
+behind it. Results: RESULTS/<file>.json, {test: {status, kind, text, line, frames, s}}.
 """
 
 import argparse
@@ -27,7 +27,8 @@ import time
 import summary
 
 HERE = pathlib.Path(__file__).resolve().parent
-HOME = pathlib.Path(os.environ.get("WISP_PYTORCH_TESTS", "pytorch_tests"))
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser()
+HOME = pathlib.Path(os.environ.get("WISP_PYTORCH_TESTS", CACHE / "wisp" / "pytorch_tests"))
 LOADING = 1500  # seconds until a file must be imported: the operator tables take a while on a busy machine
 BAD = summary.BAD
 

@@ -6,6 +6,10 @@
 namespace wisp {
 
 void Scalar::store(void* to, DType dtype) const {
+    if (dtype == DType::f32 && is_floating()) {  // what most calls store
+        *static_cast<float*>(to) = float(real_);
+        return;
+    }
     switch (dtype) {
     case DType::boolean: *static_cast<bool*>(to) = to_bool(); break;
     case DType::f16: *static_cast<f16*>(to) = f16(float(to_double())); break;
@@ -65,6 +69,7 @@ Scalar Scalar::load(const void* from, DType dtype) {
     case DType::u16: return Scalar(int64_t(*static_cast<const uint16_t*>(from)));
     case DType::i32: return Scalar(int64_t(*static_cast<const int32_t*>(from)));
     case DType::u32: return Scalar(int64_t(*static_cast<const uint32_t*>(from)));
+    case DType::u64: return Scalar(*static_cast<const uint64_t*>(from));
     default: return Scalar(*static_cast<const int64_t*>(from));
     }
 }

@@ -13,10 +13,12 @@ namespace wisp {
 namespace {
 
 Tensor with(Pointwise op, const Tensor& x, const Scalar& p0, const Scalar& p1 = {}, const Scalar& p2 = {}, Out out = {}) {
+    for (const Scalar* p : {&p0, &p1, &p2}) refuse_large(x.dtype(), *p);
     const Params params = params_of(p0, p1, p2);
     return pointwise_into(out, op, x, {}, {}, &params);
 }
 Tensor with_(Pointwise op, const Tensor& x, const Scalar& p0, const Scalar& p1 = {}, const Scalar& p2 = {}) {
+    for (const Scalar* p : {&p0, &p1, &p2}) refuse_large(x.dtype(), *p);
     const Params params = params_of(p0, p1, p2);
     return pointwise_(op, x, {}, {}, &params);
 }
@@ -49,8 +51,10 @@ template <bool in_place> Tensor add_or_sub(const Arg& a, const Arg& b, const Sca
         return in_place ? pointwise_(plain, *a.tensor, b) : pointwise_into(out, plain, a, b);
     }
     check_alpha(subtract ? "sub" : "add", a, b, alpha);
-    const Scalar negative = alpha.is_integral() ? Scalar(wrapped(alpha.to_int(), -1)) : -alpha;  // as elements: -2**63 stays
-    const Params params = params_of(subtract ? negative : alpha);
+    const bool counted = alpha.is_integral() && !alpha.is_large();
+    const Scalar negative = counted ? Scalar(wrapped(alpha.to_int(), -1)) : -alpha;  // as elements: -2**63 stays
+    Params params = params_of(subtract ? negative : alpha);
+    if (subtract && alpha.is_large()) params[0].integer = wrapped(alpha.to_int(), -1);
     return in_place ? pointwise_(Pointwise::add_scaled, *a.tensor, b, {}, &params)
                     : pointwise_into(out, Pointwise::add_scaled, a, b, {}, &params, subtract ? "SubBackward0" : nullptr);
 }
@@ -63,6 +67,7 @@ Pointwise rounded_division(const std::optional<std::string>& mode) {
 }
 
 Tensor power_number(const Tensor& x, const Scalar& e, Out out = {}) {
+    refuse_large(is_integral(x.dtype()) ? DType::i64 : x.dtype(), e);
     if (is_integral(x.dtype()) && e.is_integral() && e.to_int() < 0)
         throw RuntimeError("Integers to negative integer powers are not allowed.");
     const DType d = result_type(x, e);

@@ -11,6 +11,7 @@ namespace {
 constexpr Facts all_forms = everywhere | inplace_function;
 
 Tensor row(Out out, Pointwise op, const Tensor& x, const Scalar& p0, const Scalar& p1 = {}, const char* node = nullptr) {
+    refuse_large(x.dtype(), p0), refuse_large(x.dtype(), p1);
     const Params params = params_of(p0, p1);
     return pointwise_into(out, op, x, {}, {}, &params, node);
 }
@@ -83,8 +84,12 @@ Tensor clamp(const Tensor& x, const Arg& low, const Arg& high, const Names& name
     DType d = x.dtype();
     if (low.given) d = promote(d, is_floating(d) && !low.number.is_complex() ? d : result_type(x, low.number));
     if (high.given) d = promote(d, is_floating(d) && !high.number.is_complex() ? d : result_type(x, high.number));
-    const Scalar lowest = is_integral(d) ? Scalar(int64_t(INT64_MIN)) : Scalar(-Py_HUGE_VAL),
-                 highest = is_integral(d) ? Scalar(int64_t(INT64_MAX)) : Scalar(Py_HUGE_VAL);
+    const Scalar lowest = d == DType::u64  ? Scalar(0)
+                          : is_integral(d) ? Scalar(int64_t(INT64_MIN))
+                                           : Scalar(-Py_HUGE_VAL),
+                 highest = d == DType::u64  ? Scalar(uint64_t(UINT64_MAX))
+                           : is_integral(d) ? Scalar(int64_t(INT64_MAX))
+                                            : Scalar(Py_HUGE_VAL);
     const Scalar lo = low.given ? low.number : lowest, hi = high.given ? high.number : highest;
     const Tensor base = d == x.dtype() ? x : to(x, d);
     if (low.given && high.given && lo.to_double() > hi.to_double()) return row(out, Pointwise::clamp, base, hi, hi, names.numbers);

@@ -207,6 +207,7 @@ static void zero_values(const Tensor& t) {
 }
 
 static void check_fill(const Tensor& self, const Scalar& value) {
+    refuse_large(self.dtype(), value);
     if (value.is_complex() && !is_complex(self.dtype()) && self.dtype() != DType::boolean && value.to_complex().imag() != 0)
         throw RuntimeError("fill_: value ", value, " cannot be converted to type ", self.dtype(), " without overflow");
 }

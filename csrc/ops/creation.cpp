@@ -99,10 +99,12 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, std::o
     if ((s > 0 && b < a) || (s < 0 && b > a))
         throw RuntimeError("upper bound and lower bound inconsistent with step sign: arange(", start, ", ", end, ", ", step, ")");
     int64_t n;
-    if (d == DType::i64) {  // numbers are cut to integers before they are counted
-        if (step.to_int() == 0) throw RuntimeError("step must be nonzero");
-        const int64_t k = step.to_int();
-        const __int128 count = (__int128(end.to_int()) - start.to_int() + k - (k > 0 ? 1 : -1)) / k;
+    if (d == DType::i64 || (d == DType::u64 && integral)) {  // numbers are cut to integers before they are counted
+        for (const Scalar* given : {&start, &end, &step}) refuse_large(d, *given);
+        const auto exact = [](const Scalar& s) { return s.is_large() ? __int128(uint64_t(s.to_int())) : __int128(s.to_int()); };
+        const __int128 k = exact(step);
+        if (k == 0) throw RuntimeError("step must be nonzero");
+        const __int128 count = (exact(end) - exact(start) + k - (k > 0 ? 1 : -1)) / k;
         n = int64_t(count);
         if (n != count) throw RuntimeError("invalid size, possible overflow? arange(", start, ", ", end, ", ", step, ")");
     } else {
@@ -162,8 +164,9 @@ Tensor linspace(const Arg& start_, const Arg& end_, int64_t steps, std::optional
         if (steps == 1) t.data<c128>()[0] = a;
         return finish(to(t, d), requires_grad);
     }
-    const double a = is_integral(d) ? double(start.to_int()) : start.to_double(),
-                 b = is_integral(d) ? double(end.to_int()) : end.to_double();
+    refuse_large(d, start), refuse_large(d, end);
+    const auto bound = [&](const Scalar& s) { return is_integral(d) && !s.is_large() ? double(s.to_int()) : s.to_double(); };
+    const double a = bound(start), b = bound(end);
     Tensor t = empty({steps}, DType::f64);
     double* p = t.data<double>();
     if (d == DType::f32) {
@@ -428,7 +431,9 @@ const Operators operators = {
     {"scalar_tensor(Number s, *, dtype? dtype=None, any layout=None, device? device=None, bool pin_memory=False, bool requires_grad=False)",
      [](Scalar v, std::optional<DType> d, PyObject*, std::optional<Device> dev, bool, bool rg) {
          Where here(dev);
-         return finish(scalar_tensor(v, d.value_or(default_dtype())), rg);
+         const DType dtype = d.value_or(default_dtype());
+         if (is_integral(dtype)) refuse_large(dtype, v);
+         return finish(scalar_tensor(v, dtype), rg);
      },
      stored | function,
      R"(A tensor without dimensions.

@@ -51,6 +51,8 @@ bool warn_repeated(const Tensor& self, const char* name) {
 }
 
 void check_fits(const Scalar& value, DType dtype) {
+    refuse_large(dtype, value);
+    if (value.is_large()) return;
     if (!is_integral(dtype) || dtype == DType::boolean || value.is_complex()) return;
     const int bits = int(8 * item_size(dtype));
     const double v = std::trunc(value.to_double()), top = std::ldexp(1.0, is_signed(dtype) ? bits - 1 : bits);
@@ -170,6 +172,7 @@ static Tensor scatter_value(const Tensor& x, int64_t dim, const Tensor& given, c
     const Tensor index = as_index(given, "scatter");
     check_gather("scatter", x, dim, index, Tensor());
     if (in_place) check_apart(x, given, "scatter_");
+    refuse_large(x.dtype(), value);
     const Tensor source = scalar_tensor(value, x.dtype());
     return written(
         x, in_place, "scatter_", "ScatterBackward1", Tensor(), spanned({index}),
@@ -314,6 +317,7 @@ static Tensor scatter_old(const Tensor& x, int64_t dim, const Tensor& index, con
     throw RuntimeError("reduce argument must be either add or multiply, got ", reduce, ".");
 }
 static Tensor filled_source(const Tensor& x, const Tensor& index, const Scalar& value) {
+    refuse_large(x.dtype(), value);
     return expand(scalar_tensor(value, x.dtype()), index.sizes());
 }
 

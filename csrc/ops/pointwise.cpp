@@ -13,6 +13,8 @@
 
 namespace wisp {
 
+void cannot_convert(DType dtype) { throw RuntimeError("value cannot be converted to type ", dtype, " without overflow"); }
+
 Param param(const Scalar& s) {
     Param p;
     p.real = s.is_complex() ? s.to_complex().real() : s.to_double();
@@ -120,6 +122,19 @@ void round_compared(const PointwiseInfo& info, const Types& t, Arg* args, Tensor
             room[i] = to(detach(*args[i].tensor), t.common);
             args[i] = Arg(room[i]);
         }
+    }
+}
+
+bool any_large(const Arg* args) { return args[0].number.is_large() || args[1].number.is_large() || args[2].number.is_large(); }
+
+// A large number beside integers is one of their type, of the same low bits.
+[[gnu::cold, gnu::noinline]] void wrap_large(DType common, Arg* args) {
+    if (!is_integral(common)) return;
+    for (int i = 0; i < 3; i++) {
+        if (!args[i].given || args[i].tensor || !args[i].number.is_large()) continue;
+        alignas(16) char cell[16];
+        args[i].number.store(cell, common);
+        args[i].number = Scalar::load(cell, common);
     }
 }
 
@@ -462,7 +477,9 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
         if (!device_of) device_of = args[i].tensor;
     }
     const Types t = types_of(op, info, promotion.result());
-    if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);
+    if (any_large(args)) [[unlikely]]
+        wrap_large(t.common, args);
+    if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, args[1]);
     if (!forward_kernel(op, t)) not_implemented(info, t.common);
     Tensor y = at_once ? out.take(sizes, t.result) : Tensor(), room[3];
     if (!y) y = make_result(args, arity, sizes, t.result);
@@ -477,7 +494,7 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
 
 Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, const Params* params) {
     const PointwiseInfo& info = pointwise_info(op);
-    const Arg args[3] = {self, b, c};
+    Arg args[3] = {self, b, c};
     const int arity = info.arity;
     if (devices_in_use) [[unlikely]] {
         const Device d = self.device();
@@ -512,7 +529,9 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
         (t.result != DType::boolean && own == DType::boolean))
         throw RuntimeError("result type ", type_name(t.result), " can't be cast to the desired output type ", type_name(own), " (",
                            info.name, "_)");
-    if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, b);
+    if (any_large(args)) [[unlikely]]
+        wrap_large(t.common, args);
+    if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, args[1]);
     const bool wants = any_wants_grad(args, arity), recording = wants && grad_enabled() && is_differentiable(own);
     check_inplace(self, info.name, recording);
     if (!forward_kernel(op, t)) not_implemented(info, t.common);
@@ -570,6 +589,8 @@ Tensor pointwise_onto(Pointwise op, const Tensor& own, const Arg& a, const Arg& 
     const Types t = types_of(op, info, promotion.result());
     if (!forward_kernel(op, t) || t.result != own.dtype() || !(sizes == own.sizes()) || (is_integral(t.common) && is_integer_division(op)))
         return {};
+    if (any_large(args)) [[unlikely]]
+        wrap_large(t.common, args);
     Tensor room[3];
     round_compared(info, t, args, room);
     compute_values(own, op, args, info.arity, t, nullptr);
@@ -588,6 +609,8 @@ Tensor where(const Tensor& condition, const Arg& a, const Arg& b, Out out) {
         if (v->tensor) sizes = broadcast(sizes, v->tensor->sizes());
     }
     const DType d = promotion.result();
+    for (const Arg* v : values)
+        if (v->given && !v->tensor && is_integral(d)) refuse_large(d, v->number);
     const Arg args[3] = {condition, a, b};
     OnDevice on(devices_in_use ? device_of(args, 3) : current_device());
     Tensor y = noting ? Tensor() : out.take(sizes, d);

@@ -26,6 +26,14 @@ struct Arg {
 inline bool is_bool(const Arg& a) { return a.tensor ? a.tensor->dtype() == DType::boolean : a.number.is_bool(); }
 void refuse_bool_subtraction(const Arg& a, const Arg& b);  // if one of them is a bool
 
+// A number of 2**63 or more is for uint64 and for floats that reach so far. Where it is an operand beside a tensor of integers,
+// it wraps; where it is a value to be set, or a parameter, it is refused.
+[[noreturn]] void cannot_convert(DType dtype);
+inline void refuse_large(DType dtype, const Scalar& s) {
+    if (s.is_large() && dtype != DType::u64 && dtype != DType::boolean && (is_integral(dtype) || dtype == DType::f16)) [[unlikely]]
+        cannot_convert(dtype);
+}
+
 Param param(const Scalar& s);
 inline Params params_of(const Scalar& p0 = {}, const Scalar& p1 = {}, const Scalar& p2 = {}) {
     return {param(p0), param(p1), param(p2), Param{}};

@@ -230,32 +230,29 @@ char* fill(PyObject* o, const Shape& shape, int64_t depth, char* out) {
     if (depth != shape.sizes.size())
         throw TypeError("not a sequence: only a scalar was found at dim ", depth, " where a sequence of length ", shape.sizes[depth],
                         " was expected");
-    if (shape.dtype == DType::u64 && PyLong_Check(o)) {
-        const unsigned long long v = PyLong_AsUnsignedLongLongMask(o);
-        std::memcpy(out, &v, 8);
+    Scalar s;
+    if (PyLong_CheckExact(o) && !is_integral(shape.dtype)) {
+        const double v = PyLong_AsDouble(o);
+        if (v == -1 && PyErr_Occurred()) throw PythonError();
+        s = Scalar(v);
+    } else if (PyLong_CheckExact(o) && shape.dtype == DType::boolean) {
+        s = Scalar(PyObject_IsTrue(o) == 1);
     } else {
-        Scalar s;
-        if (PyLong_CheckExact(o) && !is_integral(shape.dtype)) {
-            const double v = PyLong_AsDouble(o);
-            if (v == -1 && PyErr_Occurred()) throw PythonError();
-            s = Scalar(v);
-        } else if (PyLong_CheckExact(o) && shape.dtype == DType::boolean) {
-            s = Scalar(PyObject_IsTrue(o) == 1);
-        } else {
-            s = to_scalar(o);
-        }
-        if (s.is_complex() && !is_complex(shape.dtype) && shape.dtype != DType::boolean)
-            throw TypeError("can't convert complex to ", shape.dtype);
-        if (is_integral(shape.dtype) && shape.dtype != DType::boolean && s.is_floating() && !std::isfinite(s.to_double()))
-            throw ValueError("cannot convert float ", std::isnan(s.to_double()) ? "NaN" : "infinity", " to integer");
-        if (is_integral(shape.dtype) && shape.dtype != DType::boolean && s.is_integral()) {
-            const int64_t v = s.to_int(), bits = 8 * item_size(shape.dtype);
-            if (bits < 64 && (v > (is_signed(shape.dtype) ? (int64_t(1) << (bits - 1)) - 1 : (int64_t(1) << bits) - 1) ||
-                              v < -(int64_t(1) << (bits - 1))))
-                throw RuntimeError("value cannot be converted to type ", shape.dtype, " without overflow: ", v);
-        }
-        s.store(out, shape.dtype);
+        s = to_scalar(o);
     }
+    if (s.is_large() && is_integral(shape.dtype) && shape.dtype != DType::u64 && shape.dtype != DType::boolean)
+        throw RuntimeError("Overflow when unpacking long long: ", s, " does not fit into ", shape.dtype);
+    if (s.is_complex() && !is_complex(shape.dtype) && shape.dtype != DType::boolean)
+        throw TypeError("can't convert complex to ", shape.dtype);
+    if (is_integral(shape.dtype) && shape.dtype != DType::boolean && s.is_floating() && !std::isfinite(s.to_double()))
+        throw ValueError("cannot convert float ", std::isnan(s.to_double()) ? "NaN" : "infinity", " to integer");
+    if (is_integral(shape.dtype) && shape.dtype != DType::boolean && s.is_integral()) {
+        const int64_t v = s.to_int(), bits = 8 * item_size(shape.dtype);
+        if (bits < 64 &&
+            (v > (is_signed(shape.dtype) ? (int64_t(1) << (bits - 1)) - 1 : (int64_t(1) << bits) - 1) || v < -(int64_t(1) << (bits - 1))))
+            throw RuntimeError("value cannot be converted to type ", shape.dtype, " without overflow: ", v);
+    }
+    s.store(out, shape.dtype);
     return out + item_size(shape.dtype);
 }
 

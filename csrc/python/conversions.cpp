@@ -28,8 +28,14 @@ Scalar to_scalar(PyObject* o) {
     if (PyLong_Check(o)) {
         int overflow;
         const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
-        if (overflow) throw RuntimeError("Overflow when unpacking long long: the integer does not fit into 64 bits");
-        return Scalar(int64_t(v));
+        if (!overflow) [[likely]]
+            return Scalar(int64_t(v));
+        const unsigned long long large = overflow > 0 ? PyLong_AsUnsignedLongLong(o) : 0;
+        if (overflow < 0 || PyErr_Occurred()) {
+            PyErr_Clear();
+            throw RuntimeError("Overflow when unpacking long long: the integer does not fit into 64 bits");
+        }
+        return Scalar(uint64_t(large));
     }
     if (PyComplex_Check(o)) return Scalar(std::complex<double>(PyComplex_RealAsDouble(o), PyComplex_ImagAsDouble(o)));
     if (is_tensor(o)) return item(Tensor::borrow(as_tensor_object(o)));
@@ -73,6 +79,11 @@ int64_t to_int(PyObject* o) {
 
 double to_double(PyObject* o) {
     if (PyFloat_Check(o)) return PyFloat_AS_DOUBLE(o);
+    if (PyLong_Check(o)) {  // of any length
+        const double v = PyLong_AsDouble(o);
+        if (v == -1 && PyErr_Occurred()) throw PythonError();
+        return v;
+    }
     return to_scalar(o).to_double();
 }
 

@@ -275,11 +275,11 @@ int set_item(PyObject* self, PyObject* key_object, PyObject* value) {
             value = plain.object();
         }
         if (is_tensor(value)) source = as_tensor(value);
-        else if (number)
-            source = scalar_tensor(to_scalar(value), is_complex(t.dtype())           ? t.dtype()
-                                                     : to_scalar(value).is_complex() ? complex_of(t.dtype())
-                                                                                     : t.dtype());
-        else source = tensor_from_data(value, t.dtype());
+        else if (number) {
+            const Scalar s = to_scalar(value);
+            refuse_large(t.dtype(), s);
+            source = scalar_tensor(s, !is_complex(t.dtype()) && s.is_complex() ? complex_of(t.dtype()) : t.dtype());
+        } else source = tensor_from_data(value, t.dtype());
         Tensor target = key.steps.empty() ? (key.advanced ? t : Tensor()) : viewed(t, key);
         if (key.advanced) {
             // self[mask] = number touches the elements where they lie.

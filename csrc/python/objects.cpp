@@ -405,6 +405,7 @@ PyObject* scalar_object(const Scalar& s) {
     switch (s.kind()) {
     case Scalar::Kind::boolean: return PyBool_FromLong(s.to_bool());
     case Scalar::Kind::integer: return PyLong_FromLongLong(s.to_int());
+    case Scalar::Kind::large: return PyLong_FromUnsignedLongLong(uint64_t(s.to_int()));
     case Scalar::Kind::floating: return PyFloat_FromDouble(s.to_double());
     default: return PyComplex_FromDoubles(s.to_complex().real(), s.to_complex().imag());
     }

@@ -186,7 +186,7 @@ PyObject* to_python_int(PyObject* a) {
         WAITING("item", a)
         check_one_number(a);
         const Scalar s = item(as_tensor(a));
-        if (s.is_integral()) return PyLong_FromLongLong(s.to_int());
+        if (s.is_integral()) return s.is_large() ? scalar_object(s) : PyLong_FromLongLong(s.to_int());
         return PyLong_FromDouble(s.to_double());
     });
 }
@@ -195,7 +195,8 @@ PyObject* to_python_index(PyObject* a) {
         const Tensor& t = as_tensor(a);
         if (!is_integral(t.dtype()) || t.numel() != 1)
             throw TypeError("only integer tensors of a single element can be converted to an index");
-        return PyLong_FromLongLong(item(t).to_int());
+        const Scalar s = item(t);
+        return s.is_large() ? scalar_object(s) : PyLong_FromLongLong(s.to_int());
     });
 }
 
@@ -309,17 +310,11 @@ PyObject* tensor_numel(PyObject* self, PyObject*) { return PyLong_FromLongLong(a
 PyObject* tensor_item(PyObject* self, PyObject*) {
     return guarded([&]() -> PyObject* {
         WAITING("item", self)
-        const Tensor& t = as_tensor(self);
-        const Scalar s = item(t);
-        if (t.dtype() == DType::u64) return PyLong_FromUnsignedLongLong(uint64_t(s.to_int()));
-        return scalar_object(s);
+        return scalar_object(item(as_tensor(self)));
     });
 }
 PyObject* list_of(const Tensor& t, int64_t d, const char* data) {
-    if (d == t.dim()) {
-        if (t.dtype() == DType::u64) return PyLong_FromUnsignedLongLong(*reinterpret_cast<const uint64_t*>(data));
-        return scalar_object(Scalar::load(data, t.dtype()));
-    }
+    if (d == t.dim()) return scalar_object(Scalar::load(data, t.dtype()));
     const int64_t n = t.size(d), step = t.numel() ? t.stride(d) * t.item_size() : 0;
     PyObject* list = PyList_New(n);
     for (int64_t i = 0; list && i < n; i++) {

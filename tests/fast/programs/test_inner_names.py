@@ -62,6 +62,17 @@ def test_a_device_is_the_current_one_within_a_block():
     assert wisp.backends.cuda.is_flash_attention_available() is False
 
 
+def test_the_memory_of_the_accelerator_is_a_module_too():
+    from wisp.accelerator import memory
+
+    assert wisp.accelerator.memory is memory and all(getattr(wisp.accelerator, name) is getattr(memory, name) for name in memory.__all__)
+    if not wisp.accelerator.is_available():
+        assert memory.memory_allocated() == memory.max_memory_reserved() == 0 and memory.memory_stats() == {}
+        assert memory.reset_accumulated_memory_stats() is None
+        with pytest.raises(RuntimeError, match="no accelerator"):
+            memory.get_memory_info()
+
+
 def test_collectives_that_are_joined_have_ended_after_the_block():
     import wisp.distributed as distributed
 

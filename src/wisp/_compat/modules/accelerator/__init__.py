@@ -1,12 +1,13 @@
 """The accelerator of this machine, whichever it is: CUDA, or none."""
 
 import wisp as _wisp
+from wisp.accelerator import memory
+from wisp.accelerator.memory import *  # noqa: F403
 
 __all__ = """
-    current_accelerator current_device_idx current_device_index current_stream device_count device_index empty_cache get_memory_info
-    is_available
-    max_memory_allocated max_memory_reserved memory_allocated memory_reserved memory_stats reset_peak_memory_stats set_device_idx
+    current_accelerator current_device_idx current_device_index current_stream device_count device_index is_available memory set_device_idx
     set_device_index synchronize""".split()
+__all__ += memory.__all__
 
 
 def is_available():
@@ -79,32 +80,3 @@ def synchronize(device=None, /):
     """Wait until the device has done all its work."""
     if is_available():
         _wisp.cuda.synchronize(device)
-
-
-def empty_cache():
-    """Give memory that is kept for later back to the device."""
-    if is_available():
-        _wisp.cuda.empty_cache()
-
-
-def get_memory_info(device_index=None, /):
-    """The free and the whole memory of a device, in bytes."""
-    _require("get_memory_info")
-    return _wisp.cuda.mem_get_info(device_index)
-
-
-def _of_memory(name, text, nothing):
-    def function(device_index=None, /):
-        return getattr(_wisp.cuda, name)(device_index) if is_available() else nothing
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = text
-    return function
-
-
-memory_allocated = _of_memory("memory_allocated", "The bytes that tensors take.", 0)
-max_memory_allocated = _of_memory("max_memory_allocated", "The most bytes that tensors took.", 0)
-memory_reserved = _of_memory("memory_reserved", "The bytes that are held for tensors.", 0)
-max_memory_reserved = _of_memory("max_memory_reserved", "The most bytes that were held for tensors.", 0)
-memory_stats = _of_memory("memory_stats", "What is counted of the memory.", {})
-reset_peak_memory_stats = _of_memory("reset_peak_memory_stats", "Count the most bytes from now on.", None)

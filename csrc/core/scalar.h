@@ -13,11 +13,13 @@ public:
     // `large` is an integer from 2**63 to 2**64 - 1, which only uint64 holds; as int64 it has the same bits.
     enum class Kind : uint8_t { boolean, integer, large, floating, complex };
 
+    static inline bool any_large = false;  // whether there has been one, which most programs never have
+
     Scalar() : Scalar(int64_t(0)) {}
     Scalar(bool v) : kind_(Kind::boolean), integer_(v) {}
     Scalar(int v) : Scalar(int64_t(v)) {}
     Scalar(int64_t v) : kind_(Kind::integer), integer_(v) {}
-    Scalar(uint64_t v) : kind_(v >> 63 ? Kind::large : Kind::integer), integer_(int64_t(v)) {}
+    Scalar(uint64_t v) : kind_(v >> 63 ? Kind::large : Kind::integer), integer_(int64_t(v)) { any_large |= is_large(); }
     Scalar(double v) : kind_(Kind::floating), real_(v) {}
     Scalar(std::complex<double> v) : kind_(Kind::complex), imag_(v.imag()), real_(v.real()) {}
 

@@ -125,8 +125,6 @@ void round_compared(const PointwiseInfo& info, const Types& t, Arg* args, Tensor
     }
 }
 
-bool any_large(const Arg* args) { return args[0].number.is_large() || args[1].number.is_large() || args[2].number.is_large(); }
-
 // A large number beside integers is one of their type, of the same low bits.
 [[gnu::cold, gnu::noinline]] void wrap_large(DType common, Arg* args) {
     if (!is_integral(common)) return;
@@ -477,7 +475,7 @@ Tensor pointwise(Pointwise op, const Arg& a, const Arg& b, const Arg& c, const P
         if (!device_of) device_of = args[i].tensor;
     }
     const Types t = types_of(op, info, promotion.result());
-    if (any_large(args)) [[unlikely]]
+    if (Scalar::any_large) [[unlikely]]
         wrap_large(t.common, args);
     if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, args[1]);
     if (!forward_kernel(op, t)) not_implemented(info, t.common);
@@ -529,7 +527,7 @@ Tensor pointwise_(Pointwise op, const Tensor& self, const Arg& b, const Arg& c, 
         (t.result != DType::boolean && own == DType::boolean))
         throw RuntimeError("result type ", type_name(t.result), " can't be cast to the desired output type ", type_name(own), " (",
                            info.name, "_)");
-    if (any_large(args)) [[unlikely]]
+    if (Scalar::any_large) [[unlikely]]
         wrap_large(t.common, args);
     if (is_integral(t.common) && is_integer_division(op)) refuse_zero(info, args[1]);
     const bool wants = any_wants_grad(args, arity), recording = wants && grad_enabled() && is_differentiable(own);
@@ -589,7 +587,7 @@ Tensor pointwise_onto(Pointwise op, const Tensor& own, const Arg& a, const Arg& 
     const Types t = types_of(op, info, promotion.result());
     if (!forward_kernel(op, t) || t.result != own.dtype() || !(sizes == own.sizes()) || (is_integral(t.common) && is_integer_division(op)))
         return {};
-    if (any_large(args)) [[unlikely]]
+    if (Scalar::any_large) [[unlikely]]
         wrap_large(t.common, args);
     Tensor room[3];
     round_compared(info, t, args, room);

@@ -540,6 +540,23 @@ for i, (ours, theirs, expected) in enumerate(cases):
 """
 
 
+# Every optimizer goes on from its state on a GPU; the numbers that the host reads stay there.
+RESUMED = """
+import inspect, wisp
+from wisp import optim
+for name, kind in inspect.getmembers(optim, inspect.isclass):
+    if name in ("Optimizer", "LBFGS", "SparseAdam") or not issubclass(kind, optim.Optimizer):
+        continue
+    x = wisp.ones(4, 3, device="cuda", requires_grad=True)
+    first, second = kind([x], lr=0.1), kind([x], lr=0.1)
+    for optimizer in (first, second):
+        x.grad = wisp.ones_like(x)
+        optimizer.step()
+        second.load_state_dict(first.state_dict())
+    assert all(t.is_cuda == (t.dim() > 0) for t in second.state[x].values() if isinstance(t, wisp.Tensor) and name != "Adafactor"), name
+"""
+
+
 @pytest.mark.parametrize(
     "program",
     [
@@ -548,6 +565,7 @@ for i, (ours, theirs, expected) in enumerate(cases):
         "STREAMS",
         "FORKED",
         "TRAINING",
+        "RESUMED",
         "LIBRARIES",
         "LAUNCHES",
         "LISTS",

@@ -8,6 +8,7 @@ class ASGD(Optimizer):
     """Averaged SGD: decaying steps, and in `state[p]["ax"]` the mean of the parameters after step `t0`."""
 
     _step_is_tensor = True
+    _numbers = ("step", "eta", "mu")
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ class NAdam(Optimizer):
     """NAdam: Adam that looks ahead along its momentum, whose weight grows over time (`momentum_decay`)."""
 
     _step_is_tensor = True
+    _numbers = ("step", "mu_product")
 
     def __init__(
         self,

@@ -186,6 +186,7 @@ class Optimizer:
 
     # ------------------------------------------------------------ stepping
     _step_is_tensor = False  # of the classes here that count steps; one of a program keeps what it has
+    _numbers = ("step",)  # what the step reads on the CPU, unless it is captured
     _needs_whole = False  # an update is more than a function of each element: parameters cut over ranks won't do
 
     def step(self, closure=None):
@@ -337,7 +338,8 @@ class Optimizer:
         for key, value in state_dict["state"].items():
             if key in owner:
                 parameter, group = owner[key]
-                state[parameter] = _fit(_cut_alike(value, parameter), parameter, group.get("capturable", False))
+                numbers = () if group.get("capturable", False) else self._numbers
+                state[parameter] = _fit(_cut_alike(value, parameter), parameter, numbers)
             else:
                 state[key] = value
         for old, new in zip(groups, saved):
@@ -382,18 +384,17 @@ def _cut_alike(state, parameter):
     return parameter._cut_alike(state) if hasattr(parameter, "device_mesh") and isinstance(state, dict) else state
 
 
-def _fit(value, parameter, capturable, key=None):
-    """A copy of loaded state with its tensors in the dtype and on the device of the parameter."""
+def _fit(value, parameter, numbers, key=None):
+    """A copy of loaded state with its tensors in the dtype and on the device of the parameter, but `numbers`, which stay on the CPU."""
     if isinstance(value, wisp.Tensor):
         if key == "step":
-            return value.to(dtype=wisp.float32, device=parameter.device) if capturable else value
-        if parameter.is_floating_point():
-            return value.to(dtype=parameter.dtype, device=parameter.device)
-        return value.to(device=parameter.device)
+            return value if key in numbers else value.to(dtype=wisp.float32, device=parameter.device)
+        dtype = parameter.dtype if parameter.is_floating_point() else value.dtype
+        return value.to(dtype=dtype, device="cpu" if key in numbers else parameter.device)
     if isinstance(value, dict):
-        return {name: _fit(item, parameter, capturable, name) for name, item in value.items()}
+        return {name: _fit(item, parameter, numbers, name) for name, item in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
-        return type(value)(_fit(item, parameter, capturable) for item in value)
+        return type(value)(_fit(item, parameter, numbers) for item in value)
     return value
 
 

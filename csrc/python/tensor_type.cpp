@@ -34,7 +34,8 @@ PySequenceMethods sequence;
 bool reads_as_tensor(PyObject* o) { return Py_TYPE(o) == tensor_type || (is_strided(o) && !(batching && has_batched(o))); }
 
 bool operand(PyObject* const& o, Arg& arg) {
-    if (reads_as_tensor(o)) arg = Arg(as_tensor(o));
+    if (PyLong_CheckExact(o)) arg = Arg(to_scalar(o));  // asked first: whether a type is one of ours takes longer
+    else if (reads_as_tensor(o)) arg = Arg(as_tensor(o));
     else if (PyFloat_Check(o)) arg = Arg(PyFloat_AS_DOUBLE(o));
     else if (is_number(o)) arg = Arg(to_scalar(o));
     else return false;

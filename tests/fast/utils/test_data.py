@@ -58,6 +58,38 @@ def test_shuffle_visits_all_once(make):
     assert orders[0] == orders[1]
 
 
+class Wrapped:
+    """A batch sampler around another, as libraries put one there that hands out a process's part."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        return iter(self.batches)
+
+    def __len__(self):
+        return len(self.batches)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["of the loader, too", "of the sampler"])
+def test_the_order_of_a_generator_is_that_of_the_sampler_alone(own):
+    def seeded():
+        return wisp.Generator().manual_seed(5)
+
+    def orders(wrap):
+        generator = seeded()
+        sampler = data.RandomSampler(range(10), generator=generator)
+        batches = data.BatchSampler(sampler, 3, False)
+        options = {"batch_sampler": Wrapped(batches)} if wrap else {"batch_size": 3, "sampler": sampler}
+        loader = data.DataLoader(Squares(10), generator=generator if own else None, **options)
+        return [flat(loader) for _ in range(3)]
+
+    assert orders(True) == orders(False)
+    if not own:
+        alone = data.RandomSampler(range(10), generator=seeded())
+        assert orders(False) == [list(alone) for _ in range(3)]
+
+
 def test_collate():
     Point = collections.namedtuple("Point", "x y")
     assert data.default_collate([1, 2]).tolist() == [1, 2]

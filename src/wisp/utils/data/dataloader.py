@@ -321,16 +321,15 @@ class DataLoader:
 
     def __iter__(self):
         resume, self._resume = self._resume, None
-        source = self.sampler.generator if type(self.sampler) is RandomSampler else self.generator
         if resume and resume["seed"] is not None:
             self._restore_samplers(resume.get("samplers", {}))
             states = self._sampler_states()
-            if source is not None:
-                new_seed(source)  # the generator goes on as it did then
+            if self.generator is not None:
+                new_seed(self.generator)  # it goes on as it did then
             position = _Position(resume["seed"], resume["batches"], states, set(resume.get("ahead", ())))
         else:
             states = self._sampler_states()
-            position = _Position(new_seed(source), 0, states, set())
+            position = _Position(new_seed(self.generator), 0, states, set())
         self._position = position
         return _iterator(self, position)
 
@@ -338,7 +337,7 @@ class DataLoader:
         """The whole order of an epoch as a tensor, if the sampler is one of ours."""
         sampler = self.sampler if self.batch_sampler is None else self.batch_sampler.sampler
         if type(sampler) is RandomSampler and sampler.num_samples <= _WHOLE:
-            return sampler.order(seed)
+            return sampler.order(seed if sampler.generator is None else None)  # as a batch sampler around it would have it
         if type(sampler) is RandomSampler:
             return None
         return wisp.arange(len(sampler)) if type(sampler) is SequentialSampler else None

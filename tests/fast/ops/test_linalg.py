@@ -375,3 +375,14 @@ def test_a_list_of_very_many_dimensions_is_refused_by_its_length(norm):
         norm(wisp.ones(2, 3), dim=wisp.ones(1, dtype=wisp.int64).expand(2**20))
     with pytest.raises(RuntimeError, match=r"Got [\[(]0, 1, 2[\])]"):
         norm(wisp.ones(2, 3), dim=(0, 1, 2))
+
+
+@pytest.mark.parametrize("dtype", [wisp.float32, wisp.float64, wisp.complex128], ids=str)
+def test_eigh_of_small_matrices_that_are_not_finite(dtype):
+    """Lanczos' method on an identity asks for it."""
+    nan = float("nan")
+    values, vectors = wisp.linalg.eigh(wisp.tensor([[1.0, nan], [nan, nan]], dtype=dtype))
+    assert values.isnan().all() and vectors.isnan().all()
+    assert wisp.linalg.eigvalsh(wisp.tensor([[nan]], dtype=dtype)).isnan().all()
+    with pytest.raises(wisp.linalg.LinAlgError, match="non-finite"):
+        wisp.linalg.eigh(wisp.full((3, 3), nan, dtype=dtype))

@@ -95,7 +95,11 @@ def test_interrupted_ranks_are_silent(tmp_path):
     script = tmp_path / "wait.py"
     script.write_text("import time\nprint('waits', flush=True)\ntime.sleep(1000)\n")
     command = [sys.executable, "-m", "wisp.run", str(script)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=ROOT))
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it, and so do its children
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=ROOT))
+    finally:
+        signal.signal(signal.SIGINT, heard)
     assert process.stdout.readline() == b"waits\n"
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60) == (b"", b"") and process.returncode == 130

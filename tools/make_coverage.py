@@ -216,8 +216,8 @@ def on_gpu():
     else:
         yield runs + "."
     yield "PyTorch's database of operators finds 634 of 674 right in everything on an H200, beside PyTorch 2.11 on the CPU; 99.5 % of the"
-    yield "checks are. In compiled regions it is 630, as many checks, and five that were mended since (`digamma`, `lgamma` and `mvlgamma`: NVRTC"
-    yield "13.0 died of their programs). What differs there beyond the table above, and why:"
+    yield "checks are. In compiled regions it is 630, as many checks, and five that were mended since (`digamma`, `lgamma` and `mvlgamma`:"
+    yield "NVRTC 13.0 died of their programs). What differs there beyond the table above, and why:"
     yield from ("", "| operator | why |", "|---|---|")
     for operator, why in DIFFERENT_ON_GPU.items():
         yield f"| {operator} | {why} |"
